@@ -1,0 +1,53 @@
+/*
+ * base/waitq.h: wait queues, how one task learns that another changed something.
+ *
+ * An object that can become ready (pipe, socket, child list, timer) owns a
+ * `struct waitq`. Whoever wants to hear of it adds a `struct waiter` with an
+ * event mask (EPOLL* bits) and a callback, checks the condition, and then
+ * sleeps in task_block() (sentry/task). Waking runs every callback whose mask
+ * meets the events, under the queue's lock: a callback only sets flags, pushes
+ * to lists of rank LEAF and wakes futexes; it never blocks or takes a ranked
+ * lock below RANK_LEAF.
+ *
+ *	waitq_add(&pipe->waitq, &w);
+ *	while ((ret = pipe_read(...)) == -EAGAIN)
+ *		if ((ret = task_block(...)) < 0)
+ *			break;
+ *	waitq_remove(&w);
+ *
+ * Layers below sentry/ never sleep: they return -EAGAIN and own the queue.
+ */
+#ifndef MINISENTRY_BASE_WAITQ_H
+#define MINISENTRY_BASE_WAITQ_H
+
+#include "base/list.h"
+#include "base/lock.h"
+
+struct waiter;
+typedef void waiter_fn(struct waiter *w, u32 events);
+
+struct waitq {
+	struct mutex lock;
+	struct list waiters; /* protected by lock */
+	_Atomic u32 count;   /* number of waiters: wake of an empty queue takes no lock */
+};
+
+struct waiter {
+	struct list node; /* protected by queue->lock */
+	struct waitq *queue;
+	u32 events;	 /* immutable while queued */
+	bool exclusive;	 /* wake at most one exclusive waiter per wake */
+	waiter_fn *fn;
+	void *arg;
+};
+
+void waitq_init(struct waitq *q);
+/* Wakes all that wait (events EPOLLHUP|EPOLLERR|POLLFREE semantics are the owner's). */
+void waitq_destroy(struct waitq *q);
+void waitq_add(struct waitq *q, struct waiter *w);
+/* Harmless when w is not queued. After it returns, fn is not running and never will. */
+void waitq_remove(struct waiter *w);
+/* EPOLLERR and EPOLLHUP reach every waiter whatever its mask. */
+void waitq_wake(struct waitq *q, u32 events);
+
+#endif

@@ -1,0 +1,185 @@
+/*
+ * mm/mm.h: a guest address space.
+ *
+ * Two sets describe it. A *vma* says what the guest asked for: range,
+ * protection, flags, backing (anonymous, or a mappable and an offset). A *pma*
+ * says which memory file range backs which part now, whether it is private to
+ * this mm (anonymous, or a private copy) and whether it is shared copy-on-write
+ * after a fork. The stub's host mappings are a cache of the pmas: filled by
+ * faults, dropped at will.
+ *
+ * Locks: map_lock (RANK_MM_MAP, rwlock) protects vmas, brk, limits;
+ * active_lock (RANK_MM_ACTIVE, mutex) protects pmas and what is mapped in the
+ * stub. Calls into a mappable follow base/mappable.h. No mm lock is held while
+ * guest code is waited for.
+ *
+ * Everything takes guest ranges from the guest: all of it checks for overflow,
+ * alignment and limits and answers with Linux's errno.
+ */
+#ifndef MINISENTRY_MM_MM_H
+#define MINISENTRY_MM_MM_H
+
+#include "base/kiov.h"
+#include "base/mappable.h"
+#include "base/types.h"
+#include "pgalloc/pgalloc.h"
+#include "platform/platform.h"
+#include <sys/resource.h>
+
+struct mm;
+
+/* ---- life ---- */
+
+/* Limits that the thread group's rlimits impose; read at each call. */
+struct mm_limits {
+	u64 as, data, stack, memlock; /* RLIM_INFINITY = none */
+	bool may_lock;		      /* CAP_IPC_LOCK */
+};
+
+struct mm_config {
+	struct platform *platform;
+	struct pgalloc *memory;
+	u32 acct_id;
+};
+
+/* An empty address space with a stub. One reference. 0, -ENOMEM, -EAGAIN. */
+int mm_new(const struct mm_config *config, struct mm **ret);
+struct mm *mm_get(struct mm *mm);
+void mm_put(struct mm *mm); /* last: unmaps, frees */
+struct platform_as *mm_as(struct mm *mm);
+/* Several tasks may use an mm; users reaching zero (exit, exec) unmaps all at once. */
+void mm_user_get(struct mm *mm);
+void mm_user_put(struct mm *mm);
+/* The child's copy for fork: vmas copied, private pmas shared copy-on-write, both sides'
+ * stubs write-protected before it returns. 0, -ENOMEM. */
+int mm_fork(struct mm *parent, struct mm **ret_child);
+
+/* ---- the system calls' work; handlers only decode ---- */
+
+struct mm_mmap_args {
+	u64 addr, len;
+	int prot, flags;	    /* PROT_*, MAP_* as given */
+	struct mappable *mappable;  /* NULL: anonymous; borrowed (a reference is taken) */
+	u64 offset;
+	u8 max_prot;		    /* PROT_* that mprotect may ever grant (file open mode, seals) */
+	const char *name;	    /* for maps: path of the file; copied; NULL none */
+	struct mm_limits limits;
+	bool grow_stack;	    /* internal: [stack] */
+};
+/* Result address or -errno. MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_POPULATE, MAP_NORESERVE,
+ * MAP_STACK, MAP_HUGETLB (-> EINVAL/ENOMEM as a host without huge pages), MAP_32BIT, MAP_SYNC... */
+s64 mm_mmap(struct mm *mm, const struct mm_mmap_args *args);
+int mm_munmap(struct mm *mm, u64 addr, u64 len);
+int mm_mprotect(struct mm *mm, u64 addr, u64 len, int prot, const struct mm_limits *limits);
+s64 mm_mremap(struct mm *mm, u64 old, u64 old_len, u64 new_len, int flags, u64 new_addr,
+	      const struct mm_limits *limits);
+void mm_set_brk_start(struct mm *mm, u64 start);
+u64 mm_brk(struct mm *mm, u64 addr, const struct mm_limits *limits); /* the new break, as brk(2) raw */
+int mm_madvise(struct mm *mm, u64 addr, u64 len, int advice, const struct mm_limits *limits);
+int mm_msync(struct mm *mm, u64 addr, u64 len, int flags);
+/* vec: one byte per page, sentry memory of (len + 4095) / 4096 bytes. */
+int mm_mincore(struct mm *mm, u64 addr, u64 len, u8 *vec);
+int mm_mlock(struct mm *mm, u64 addr, u64 len, bool onfault, const struct mm_limits *limits);
+int mm_munlock(struct mm *mm, u64 addr, u64 len);
+int mm_mlockall(struct mm *mm, int flags, const struct mm_limits *limits);
+int mm_munlockall(struct mm *mm);
+/* PR_SET_VMA_ANON_NAME: name NULL clears. */
+int mm_set_anon_name(struct mm *mm, u64 addr, u64 len, const char *name);
+
+/* Reserved ranges (vdso): shown in maps under `name`, cannot be unmapped. */
+int mm_reserve(struct mm *mm, u64 start, u64 end, int prot, const char *name);
+/* Layout picked by exec: top of the mmap area, allocation goes down from it. */
+void mm_set_layout(struct mm *mm, u64 mmap_base);
+
+/* ---- faults ---- */
+
+/*
+ * Resolves a guest fault. 0: mapped, run again. Otherwise *ret_sig and
+ * *ret_code say the signal: SIGSEGV with SEGV_MAPERR or SEGV_ACCERR, SIGBUS
+ * with BUS_ADRERR; -ENOMEM: out of memory (kill by OOM). Returns -EFAULT for a signal.
+ */
+int mm_fault(struct mm *mm, u64 addr, bool write, bool exec, int *ret_sig, int *ret_code);
+
+/* ---- guest memory for the sentry ---- */
+
+/* Copies; 0 or -EFAULT (nothing is guaranteed about a partial copy). Permissions as the guest's own access. */
+int mm_copy_in(struct mm *mm, void *dst, uaddr src, size_t len);
+int mm_copy_out(struct mm *mm, uaddr dst, const void *src, size_t len);
+/* Bytes copied before the first inaccessible byte, or -EFAULT when none. */
+ssize_t mm_copy_in_partial(struct mm *mm, void *dst, uaddr src, size_t len);
+ssize_t mm_copy_out_partial(struct mm *mm, uaddr dst, const void *src, size_t len);
+int mm_zero_out(struct mm *mm, uaddr dst, size_t len);
+/* NUL-terminated string into dst[size]: length without NUL, -EFAULT, or -ENAMETOOLONG. */
+ssize_t mm_copy_in_str(struct mm *mm, char *dst, size_t size, uaddr src);
+/* As the kernel's access_process_vm with FOLL_FORCE (ptrace, /proc/PID/mem). Bytes or -EFAULT. */
+ssize_t mm_access_remote(struct mm *mm, u64 addr, void *buf, size_t len, bool write);
+
+/*
+ * Pins guest memory: fills seg[] with sentry addresses of [addr, addr+len), at
+ * most max_segs segments; each page is faulted in (for_write: made writable and
+ * private) and holds a reference until mm_unpin, so it is not reused meanwhile.
+ * Returns bytes pinned (may be short: a hole follows, or max_segs), or -EFAULT.
+ */
+struct mm_pin {
+	struct memfile *file;
+	struct mem_range range;
+};
+ssize_t mm_pin(struct mm *mm, uaddr addr, size_t len, bool for_write, struct iovec *seg,
+	       struct mm_pin *pins, int max_segs, int *ret_count);
+void mm_unpin(struct mm_pin *pins, int count);
+
+/*
+ * Identity of a guest word for futexes: private words by (mm, addr), shared ones by
+ * (memory, offset) so that processes meet. For a shared mapping the key's object is
+ * the mappable (a reference is taken; mm_futex_key_put).
+ */
+struct mm_futex_key {
+	void *object; /* struct mm * or struct mappable * */
+	u64 offset;
+	bool shared;
+};
+int mm_futex_key(struct mm *mm, uaddr addr, bool private_hint, struct mm_futex_key *ret);
+void mm_futex_key_put(struct mm_futex_key *key);
+/* Atomic access to a guest word, faulting it in. 0 or -EFAULT. */
+int mm_load32(struct mm *mm, uaddr addr, u32 *ret);
+int mm_store32(struct mm *mm, uaddr addr, u32 v);
+int mm_cmpxchg32(struct mm *mm, uaddr addr, u32 expected, u32 desired, u32 *ret_old);
+
+/* ---- reports ---- */
+
+struct mm_stats {
+	u64 total_vm, rss_anon, rss_file, rss_shmem, data, stack, text, locked, peak_rss, peak_vm;
+	u64 minor_faults, major_faults;
+	size_t map_count;
+};
+void mm_get_stats(struct mm *mm, struct mm_stats *ret);
+/* One vma as /proc/PID/maps and smaps show it. */
+struct mm_vma_info {
+	u64 start, end, offset;
+	int prot;		 /* PROT_* */
+	bool shared, locked, grows_down;
+	u32 dev_major, dev_minor;
+	u64 ino;
+	char name[4096];	 /* path, [heap], [stack], [anon:x], or "" */
+	/* smaps, bytes: filled only when with_usage */
+	u64 rss, pss, shared_clean, shared_dirty, private_clean, private_dirty, referenced, anonymous;
+};
+/* The first vma ending after addr; false when none. */
+bool mm_vma_at_or_after(struct mm *mm, u64 addr, bool with_usage, struct mm_vma_info *ret);
+/* Marks for exec: where code, data, stack, args and env are (prctl PR_SET_MM, /proc/PID/stat, cmdline). */
+struct mm_marks {
+	u64 start_code, end_code, start_data, end_data, start_brk, brk, start_stack, arg_start, arg_end,
+		env_start, env_end;
+	u64 auxv[64];
+	size_t auxv_count;
+};
+void mm_get_marks(struct mm *mm, struct mm_marks *ret);
+void mm_set_marks(struct mm *mm, const struct mm_marks *marks);
+
+/* Opaque per-mm values that upper layers hang on it: the executable's file; dumpable. */
+void mm_set_exe(struct mm *mm, void *exe_file, void (*put)(void *));
+void *mm_get_exe(struct mm *mm, void (*get)(void *)); /* calls get under the lock; NULL if none */
+int mm_dumpable(struct mm *mm);
+void mm_set_dumpable(struct mm *mm, int v);
+
+#endif

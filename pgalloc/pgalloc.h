@@ -1,0 +1,90 @@
+/*
+ * pgalloc/pgalloc.h: the memory file that backs guest memory.
+ *
+ * One memfd (or an unlinked disk file), mapped into the sentry in 1 GiB chunks
+ * on first use, whose pages are handed out as ranges and counted per page.
+ * Allocation reserves offsets; commit makes host pages exist (fallocate);
+ * populate also maps them in the sentry, by range and never by chunk
+ * (MADV_POPULATE_WRITE). The last put frees: the pages are punched out of the
+ * file, and the offsets can be handed out again only then, so fresh memory
+ * always reads as zero.
+ *
+ * Accounting: each range belongs to an accounting id (memory cgroup); ranges
+ * of different ids never merge. Usage figures are exact.
+ *
+ * Lock: RANK_PGALLOC, internal. get/put/map are lock-cheap and may be called
+ * under any lock of lower rank.
+ */
+#ifndef MINISENTRY_PGALLOC_PGALLOC_H
+#define MINISENTRY_PGALLOC_PGALLOC_H
+
+#include "base/memfile.h"
+
+struct pgalloc; /* embeds a struct memfile */
+
+#define PGALLOC_CHUNK_SIZE (1UL << 30)
+
+enum pgalloc_mode {
+	PGALLOC_ALLOCATE, /* reserve offsets, commit nothing */
+	PGALLOC_COMMIT,	  /* fallocate */
+	PGALLOC_POPULATE, /* commit, and map the pages in the sentry (memory-backed only; else commit) */
+};
+
+enum pgalloc_dir { PGALLOC_UP, PGALLOC_DOWN };
+
+struct pgalloc_opts {
+	enum pgalloc_mode mode;
+	enum pgalloc_dir dir; /* where the next neighbour is likely to be allocated */
+	u32 acct_id;
+	bool huge; /* 2 MiB alignment and huge-page advice */
+	/* Prefer the offset right behind (UP) or before (DOWN) this one, so that
+	 * neighbours in the guest are neighbours here; 0: no preference. */
+	u64 hint;
+	/* Fills the new pages (PGALLOC_POPULATE implied): gets sentry memory, returns
+	 * bytes read (the rest stays zero) or -errno, which frees the range again. */
+	ssize_t (*reader)(void *arg, void *dst, size_t len);
+	void *reader_arg;
+};
+
+struct pgalloc_usage {
+	u64 reserved;  /* bytes handed out */
+	u64 committed; /* bytes the host has allocated (st_blocks) */
+};
+
+/* Creates the memory file over host_fd (takes the fd). limit: bytes that may be handed out. */
+int pgalloc_new(int host_fd, bool disk_backed, int stub_slot, u64 limit, struct pgalloc **ret);
+/* memfd_create + pgalloc_new. */
+int pgalloc_new_memfd(int stub_slot, u64 limit, struct pgalloc **ret);
+void pgalloc_free(struct pgalloc *p);
+struct memfile *pgalloc_file(struct pgalloc *p);
+
+/*
+ * Allocates len bytes (page multiple, > 0) with one reference per page.
+ * 0; -ENOMEM (limit or host), reader's error. *ret untouched on failure.
+ */
+int pgalloc_allocate(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts,
+		     struct mem_range *ret);
+/* Commits / populates part of an allocated range. 0, -ENOMEM, -ENOSPC. */
+int pgalloc_commit(struct pgalloc *p, struct mem_range r);
+int pgalloc_populate(struct pgalloc *p, struct mem_range r);
+/* Gives the host pages of r back; it reads as zero again. The caller owns the only reference. */
+int pgalloc_decommit(struct pgalloc *p, struct mem_range r);
+/* True when every page of r has exactly one reference (the caller's). */
+bool pgalloc_exclusive(struct pgalloc *p, struct mem_range r);
+/*
+ * The first committed run at or after r.start: *ret is clipped to r.
+ * False when there is none. Never commits a page. SEEK_DATA, so swapped pages count.
+ */
+bool pgalloc_next_committed(struct pgalloc *p, struct mem_range r, struct mem_range *ret);
+
+/* Copies between sentry buffers and the file, by mapping or (disk-backed) by host pread/pwrite.
+ * 0 or -errno (-EFAULT, -ENOSPC, -EIO). read of uncommitted pages gives zeros and commits nothing. */
+int pgalloc_read(struct pgalloc *p, u64 offset, void *dst, size_t len);
+int pgalloc_write(struct pgalloc *p, u64 offset, const void *src, size_t len);
+/* Copies the committed pages of src to the (uncommitted, exclusively owned) dst of equal length. */
+int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_range dst);
+
+void pgalloc_usage(struct pgalloc *p, struct pgalloc_usage *ret);
+u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id); /* bytes reserved under this id */
+
+#endif

@@ -1,0 +1,176 @@
+/*
+ * platform/platform.h: how guest code runs.
+ *
+ * Model. A *platform* (ptrace or seccomp) makes *address spaces*: each is one
+ * host process, the stub, forked from a tiny zygote, whose user mappings below
+ * guest_limits().max are exactly what the sentry asked for. A *context* is one
+ * guest thread: one host thread in the stub of its address space. The sentry
+ * thread that owns a context calls platform_switch(), which runs the guest
+ * until it needs the sentry.
+ *
+ * Typical sequence:
+ *	platform_new(kind, files, n, &p);            before the sentry grows threads
+ *	platform_as_new(p, &as);
+ *	platform_context_new(as, &ctx);              in the task's own sentry thread
+ *	for (;;) { platform_switch(ctx, &regs, &stop); ... }
+ *	platform_context_free(ctx);                  in the same thread
+ *	platform_as_put(as);                         kills and reaps the stub
+ *
+ * Trust. Nothing that a stub can write is believed: registers are checked,
+ * and as_unmap/as_protect return only on the kernel's evidence that the change
+ * happened (the mapper thread's own system call returned, or the stub is dead),
+ * so the caller may reuse the pages afterwards.
+ *
+ * Locks: as_* functions may be called by any thread, take RANK_PLATFORM, and
+ * wait for the mapper thread at most a bounded time (a stub that does not
+ * answer is killed and the functions succeed: its mappings are gone). No mm
+ * lock may be held while calling platform_switch; mm's active lock may be held
+ * across as_*.
+ */
+#ifndef MINISENTRY_PLATFORM_PLATFORM_H
+#define MINISENTRY_PLATFORM_PLATFORM_H
+
+#include "base/memfile.h"
+#include "base/types.h"
+#include <sys/user.h>
+
+struct platform;
+struct platform_as;
+struct platform_context;
+
+enum platform_kind { PLATFORM_AUTO, PLATFORM_SECCOMP, PLATFORM_PTRACE };
+
+/* Memory files that stubs can map; their fds are inherited by the zygote. */
+#define PLATFORM_MAX_FILES 4
+
+struct platform_config {
+	enum platform_kind kind;
+	bool spin;			/* --spin=auto: spin before sleeping where it helps */
+	struct memfile *files[PLATFORM_MAX_FILES]; /* [i]->stub_slot == i */
+	int file_count;
+	/* Called for each explanation line ("seccomp refused: ...; using ptrace"). May be NULL. */
+	void (*explain)(const char *line);
+};
+
+/*
+ * Starts the zygote and probes the mechanism. Must run before the sentry has
+ * other threads and before it is confined. With PLATFORM_AUTO, seccomp is tried
+ * first, ptrace second. 0, or -errno after an explain() line that says which
+ * mechanism was refused and why.
+ */
+int platform_new(const struct platform_config *config, struct platform **ret);
+/* Second half of start-up: threads of the platform's own (reaper). After confinement's
+ * first half, before the first as_new. 0 or -errno. */
+int platform_start(struct platform *p);
+/* Kills and reaps the zygote and every stub. */
+void platform_free(struct platform *p);
+enum platform_kind platform_kind_of(const struct platform *p);
+const char *platform_name(enum platform_kind kind);
+/* -EINVAL for an unknown name. */
+int platform_kind_parse(const char *name, enum platform_kind *ret);
+/* For doctor: 0 when usable here, else -errno with one line in reason. */
+int platform_probe(enum platform_kind kind, char *reason, size_t reason_size);
+
+/* Guest addresses run from min (inclusive) to max (exclusive), page-aligned; the stub lives above. */
+void platform_guest_limits(const struct platform *p, u64 *ret_min, u64 *ret_max);
+/* Where the host's vDSO (and vvar) are in every stub: one range that mm must keep
+ * reserved if it lies below max; ehdr is AT_SYSINFO_EHDR. */
+struct platform_vdso {
+	u64 start, end; /* vvar and vdso together */
+	u64 ehdr;
+	u64 vdso_end;	/* [ehdr, vdso_end) is [vdso], [start, ehdr) is [vvar] */
+};
+void platform_get_vdso(const struct platform *p, struct platform_vdso *ret);
+
+/* ---- address spaces ---- */
+
+/* A new stub with nothing mapped below max (but the vdso). 0, -ENOMEM, -EAGAIN. */
+int platform_as_new(struct platform *p, struct platform_as **ret);
+struct platform_as *platform_as_get(struct platform_as *as);
+/* The last put kills the stub, waits until it is reaped, frees. */
+void platform_as_put(struct platform_as *as);
+
+/*
+ * Map [addr, addr+len) of the guest to `file` at `offset`, with PROT_* prot,
+ * replacing what was there. `populate` asks for the page tables to be filled.
+ * 0; -ENOMEM when the host refuses (map count: the caller drops others and
+ * retries); -ESRCH when the stub is dead (harmless: the guest is being killed).
+ */
+int platform_as_map(struct platform_as *as, u64 addr, u64 len, struct memfile *file, u64 offset,
+		    int prot, bool populate);
+/* Anonymous private read-only zero pages: for read faults on untouched anonymous memory. */
+int platform_as_map_zero(struct platform_as *as, u64 addr, u64 len, int prot);
+/* After return no guest instruction can reach the old pages through [addr, addr+len). */
+int platform_as_unmap(struct platform_as *as, u64 addr, u64 len);
+int platform_as_protect(struct platform_as *as, u64 addr, u64 len, int prot);
+/* A number of changes, in one hand-over where the platform can. Same errors: stops at the first failure. */
+struct platform_op {
+	enum { PLATFORM_OP_MAP, PLATFORM_OP_MAP_ZERO, PLATFORM_OP_UNMAP, PLATFORM_OP_PROTECT } kind;
+	u64 addr, len;
+	struct memfile *file;
+	u64 offset;
+	int prot;
+	bool populate;
+};
+int platform_as_batch(struct platform_as *as, const struct platform_op *ops, size_t count);
+/* True when the stub died without our asking (killed by host OOM, filter violation, ...). */
+bool platform_as_dead(struct platform_as *as);
+
+/* ---- contexts ---- */
+
+/*
+ * Makes a guest thread in as. Called by the sentry thread that will own the
+ * context (the ptracer is a thread); only that thread may switch or free it.
+ * 0, -ENOMEM, -EAGAIN, -ESRCH (dead stub).
+ */
+int platform_context_new(struct platform_as *as, struct platform_context **ret);
+void platform_context_free(struct platform_context *ctx);
+
+enum platform_stop_reason {
+	PLATFORM_STOP_SYSCALL,	   /* regs->orig_rax is the number, regs->rax == -ENOSYS, rip behind it */
+	PLATFORM_STOP_FAULT,	   /* memory: info filled; access_* say what was tried */
+	PLATFORM_STOP_EXCEPTION,   /* SIGILL, SIGFPE, SIGTRAP, SIGBUS (alignment), #GP SIGSEGV */
+	PLATFORM_STOP_INTERRUPTED, /* platform_context_interrupt, or nothing in particular: go round */
+	PLATFORM_STOP_DEAD,	   /* the stub is gone: kill the guest process (SIGKILL) */
+};
+
+struct platform_stop {
+	enum platform_stop_reason reason;
+	int signo, si_code; /* FAULT, EXCEPTION: as the host kernel gave them */
+	u64 fault_addr;	    /* si_addr */
+	u64 trapno, error_code, cr2;
+	bool access_write, access_exec; /* FAULT: from the page-fault error code */
+	bool syscall_is_compat; /* SYSCALL by int 0x80 or sysenter: the sentry answers -ENOSYS */
+};
+
+/*
+ * Runs the guest with *regs (struct user_regs_struct: fs_base and gs_base are
+ * the guest's thread pointers; segment registers are ignored and set by the
+ * platform) until it stops; *regs is then its new state. Always succeeds;
+ * STOP_DEAD is the failure. The caller holds no lock. rip, flags and bases are
+ * sanitised here (canonical, user bits only).
+ */
+void platform_switch(struct platform_context *ctx, struct user_regs_struct *regs,
+		     struct platform_stop *ret_stop);
+
+/* Makes a running or next platform_switch return soon. Any thread; sticky until it takes effect. */
+void platform_context_interrupt(struct platform_context *ctx);
+
+/*
+ * The extended state (XSAVE area, standard format as in a signal frame and
+ * NT_X86_XSTATE) of a stopped context. Owner thread only. get fills up to
+ * platform_xstate_size() bytes; set sanitises (xcomp_bv, reserved mxcsr bits,
+ * xstate_bv within what the host supports). 0 or -ESRCH.
+ */
+size_t platform_xstate_size(const struct platform *p);
+int platform_get_xstate(struct platform_context *ctx, void *buf, size_t size);
+int platform_set_xstate(struct platform_context *ctx, const void *buf, size_t size);
+/* The state after exec: x87 and SSE defaults, the rest init. */
+void platform_init_xstate(void *buf, size_t size);
+
+/* Host CPU time (ns) that this context's guest code has used; for times() and getrusage. */
+u64 platform_context_cpu_ns(struct platform_context *ctx);
+/* Host thread id and process id, for affinity, priority and the audit. */
+int platform_context_host_tid(struct platform_context *ctx);
+
+#endif

@@ -1,0 +1,12 @@
+# Unit tests: test/unit/NAME_test.c links with the module libraries; `make unit-NAME` runs one.
+UNIT := $(patsubst test/unit/%_test.c,%,$(wildcard test/unit/*_test.c))
+# A unit test links only the libraries it names in its first line: `/* unit: base pgalloc */`
+unit_libs = $(foreach m,$(shell sed -n '1s|^/\* unit: \(.*\) \*/|\1|p' test/unit/$(1)_test.c),$(BUILD)/lib$(m).a)
+define unit_rule
+$(BUILD)/test/unit/$(1): $(BUILD)/test/unit/$(1)_test.o $(call unit_libs,$(1))
+	$(CC) $(VARIANT) -o $$@ $$< -Wl,--start-group $(call unit_libs,$(1)) -Wl,--end-group -lcmocka $(LDLIBS)
+unit-$(1): $(BUILD)/test/unit/$(1)
+	$$<
+endef
+$(foreach u,$(UNIT),$(eval $(call unit_rule,$(u))))
+.PHONY: $(addprefix unit-,$(UNIT))

@@ -1,0 +1,37 @@
+/*
+ * tmpfs/tmpfs.h: tmpfs, memfd and shared anonymous memory.
+ *
+ * A regular file is a set of memory-file extents (offset -> range) plus a size.
+ * Holes are not allocated by reading. fallocate commits and populates by range
+ * (disk-backed: commits); a write of more than one page populates first. Each
+ * tmpfs has a size and inode limit with exact, lock-free accounting.
+ *
+ * Locks: inode->dir_lock of a directory for its entries; a file's extents by
+ * its own RANK_MAPPABLE lock. mm reaches files only as a mappable.
+ */
+#ifndef MINISENTRY_TMPFS_TMPFS_H
+#define MINISENTRY_TMPFS_TMPFS_H
+
+#include "pgalloc/pgalloc.h"
+#include "vfs/file.h"
+
+struct tmpfs_options {
+	struct pgalloc *store; /* borrowed; disk-backed or memory */
+	u64 size_limit;	       /* bytes; 0 = none */
+	u64 inode_limit;       /* 0 = none */
+	u32 mode, uid, gid;    /* of the root directory */
+	u32 acct_id;
+	const char *source;
+	bool allow_any_xattr; /* overlay upper layers: trusted.* etc. for the sentry itself */
+};
+int tmpfs_new(const struct tmpfs_options *o, struct superblock **ret);
+/* Parses mount(2) data ("size=10m,mode=1777,nr_inodes=..,uid=,gid="); half of total_memory by default. */
+int tmpfs_parse_options(const char *data, u64 total_memory, struct tmpfs_options *io);
+
+/* memfd_create(2): flags MFD_*. sb is the kernel's internal tmpfs. */
+int memfd_create_file(struct superblock *sb, const char *name, u32 flags, const struct cred *cred,
+		      struct file **ret);
+/* Shared anonymous memory of len bytes (MAP_SHARED|MAP_ANONYMOUS, SysV shm). Returns a reference. */
+int shmem_new(struct superblock *sb, u64 len, struct mappable **ret);
+
+#endif

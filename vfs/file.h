@@ -1,0 +1,122 @@
+/*
+ * vfs/file.h: open files (open file descriptions) and their operations.
+ *
+ * A file is what descriptors refer to: an inode, flags, an offset. Operations
+ * never sleep: where Linux would, they return -EAGAIN, and the caller (system
+ * call layer) waits on file_waitq() unless the file is O_NONBLOCK.
+ *
+ * read/write move bytes through a kiov: pinned guest memory or sentry buffers.
+ * Regular files get the offset to use; streams ignore it.
+ */
+#ifndef MINISENTRY_VFS_FILE_H
+#define MINISENTRY_VFS_FILE_H
+
+#include "base/kiov.h"
+#include "vfs/inode.h"
+#include "vfs/path.h"
+#include <fcntl.h>
+#include <sys/epoll.h>
+
+struct file;
+
+/* getdents: emit returns false when the reader's buffer is full (the entry is then not consumed). */
+struct dir_emit {
+	bool (*emit)(struct dir_emit *e, const char *name, size_t name_len, u64 ino, u8 type,
+		     u64 next_pos);
+};
+
+struct file_ops {
+	const char *kind; /* "tmpfs", "pipe", "eventfd", ... for logs and /proc/PID/fd texts */
+	/* Last reference gone. */
+	void (*release)(struct file *f);
+	/* Bytes, 0 at end of file, -EAGAIN when it would block. flags: RWF_*. */
+	ssize_t (*read)(struct file *f, struct kiov *dst, u64 offset, int flags);
+	ssize_t (*write)(struct file *f, struct kiov *src, u64 offset, int flags);
+	/* New position for lseek; NULL: -ESPIPE. file->pos_lock held. */
+	s64 (*seek)(struct file *f, s64 offset, int whence);
+	/* Lists entries from *pos on ("." and ".." included), updating *pos. 0 or -errno. pos_lock held. */
+	int (*iterate)(struct file *f, struct dir_emit *e, u64 *pos);
+	/* EPOLL* bits that hold now. NULL: always EPOLLIN|EPOLLOUT|EPOLLRDNORM|EPOLLWRNORM. */
+	u32 (*poll)(struct file *f);
+	/* The queue woken when poll's answer may have changed. NULL: never changes. */
+	struct waitq *(*waitq)(struct file *f);
+	/* arg is the raw third argument; implementations in sentry/ copy through the current task. -ENOTTY. */
+	s64 (*ioctl)(struct file *f, u32 cmd, u64 arg);
+	int (*mappable)(struct file *f, struct mappable **ret); /* NULL: -ENODEV */
+	int (*fsync)(struct file *f, bool data_only);		/* NULL: -EINVAL for non-regular */
+	int (*fallocate)(struct file *f, int mode, u64 offset, u64 len);
+	/* F_SETFL changed flags; may refuse. NULL: accept. */
+	int (*set_flags)(struct file *f, u32 flags);
+	/* A descriptor of this file is being closed by a task (flush; POSIX locks are the vfs's matter). */
+	void (*flush)(struct file *f);
+	/* memfd seals and F_*PIPE_SZ. NULL: -EINVAL. */
+	s64 (*fcntl)(struct file *f, int cmd, u64 arg);
+	/* Text for /proc/PID/fdinfo after the common lines; may be NULL. */
+	void (*fdinfo)(struct file *f, char *dst, size_t size);
+};
+
+struct file {
+	struct refs refs;
+	const struct file_ops *ops; /* immutable after open */
+	struct path path;	    /* immutable; holds references; mnt NULL for anonymous kinds */
+	struct inode *inode;	    /* immutable; holds a reference; never NULL (anon inodes for fd kinds) */
+	const struct cred *cred;    /* immutable: the opener's */
+	_Atomic u32 flags;	    /* O_* : access mode and creation flags immutable; O_APPEND, O_NONBLOCK, O_DIRECT,
+				       O_NOATIME, O_ASYNC by F_SETFL */
+	struct mutex pos_lock;	    /* RANK_FILE_POS */
+	u64 pos;		    /* protected by pos_lock */
+	void *private;		    /* the kind's own */
+	_Atomic int owner_pid;	    /* F_SETOWN */
+	_Atomic int owner_sig;
+	struct list epoll_items;    /* protected by sentry/fd/epoll: items that watch this file */
+	_Atomic(void *) epoll_hook; /* non-NULL once any epoll watched it */
+	void (*on_last_put)(struct file *f); /* epoll's: called first when the last reference goes */
+};
+
+/* Allocates a file on inode (takes its own references), ops set by the caller or by inode->ops->open. */
+int file_new(struct inode *inode, const struct path *path, u32 flags, const struct cred *cred,
+	     const struct file_ops *ops, void *private, struct file **ret);
+struct file *file_get(struct file *f);
+bool file_tryget(struct file *f);
+void file_put(struct file *f);
+/* An inode for anonymous kinds (eventfd, epoll, pipes, sockets): mode as given, on the named pseudo fs;
+ * name is what /proc/PID/fd shows before ":[ino]" or "anon_inode:[name]". Returns a reference. */
+int vfs_anon_inode(const char *name, u32 mode, const struct cred *cred, struct inode **ret);
+
+static inline u32 file_flags(struct file *f)
+{
+	return atomic_load_explicit(&f->flags, memory_order_relaxed);
+}
+static inline bool file_readable(struct file *f)
+{
+	u32 acc = file_flags(f) & O_ACCMODE;
+	return !(file_flags(f) & O_PATH) && (acc == O_RDONLY || acc == O_RDWR);
+}
+static inline bool file_writable(struct file *f)
+{
+	u32 acc = file_flags(f) & O_ACCMODE;
+	return !(file_flags(f) & O_PATH) && (acc == O_WRONLY || acc == O_RDWR);
+}
+
+/*
+ * Reads and writes with Linux's checks: access mode (-EBADF), directory (-EISDIR), O_APPEND,
+ * file size limit (fsize_limit, -EFBIG; the caller raises SIGXFSZ), setuid bits dropped on write,
+ * inotify/time updates. offset NULL: use and advance f->pos (if seekable).
+ */
+ssize_t vfs_read(struct file *f, struct kiov *dst, const u64 *offset, int flags);
+ssize_t vfs_write(struct file *f, struct kiov *src, const u64 *offset, int flags, u64 fsize_limit);
+s64 vfs_lseek(struct file *f, s64 offset, int whence);
+int vfs_iterate(struct file *f, struct dir_emit *e);
+u32 vfs_poll(struct file *f);
+struct waitq *vfs_waitq(struct file *f); /* NULL when readiness never changes */
+/* Whole-file helpers for the sentry (exec, config): loops; bytes or -errno. */
+ssize_t vfs_read_buf(struct file *f, void *dst, size_t len, u64 offset);
+ssize_t vfs_write_buf(struct file *f, const void *src, size_t len, u64 offset);
+/* Generic lseek for files with a size (SEEK_DATA/HOLE: all data). */
+s64 vfs_generic_seek(struct file *f, s64 offset, int whence, u64 size);
+
+/* Hook for inotify, set once at start by sentry/fd: mask is IN_*. May be NULL. */
+extern void (*vfs_notify_hook)(struct inode *inode, struct inode *parent, const char *name, u32 mask,
+			       u32 cookie);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * vfs/hostfs.h: the host's files, and the union that protects them.
+ *
+ * hostfs works from a directory descriptor, one component at a time with
+ * O_NOFOLLOW; an inode holds an O_PATH descriptor (kept in a bounded cache and
+ * reopened from the parent when evicted). Regular files are mapped through a
+ * page cache in the memory file. Owners are shown as the guest's: host uid of
+ * the caller -> the guest's user (see hostfs_options).
+ */
+#ifndef MINISENTRY_VFS_HOSTFS_H
+#define MINISENTRY_VFS_HOSTFS_H
+
+#include "vfs/file.h"
+
+/* The page cache's memory; given by the sentry because vfs may not include pgalloc. Returns ranges
+ * with one reference. reader fills them. */
+struct vfs_memory_ops {
+	int (*allocate)(void *arg, u64 len, ssize_t (*reader)(void *, void *, size_t), void *reader_arg,
+			struct memfile **ret_file, struct mem_range *ret);
+	void *arg;
+};
+
+struct hostfs_options {
+	int root_fd;	 /* directory; taken */
+	bool read_only;
+	bool shared;	 /* the host may change it: revalidate, do not cache absence */
+	u32 host_uid, host_gid;	  /* these host ids ... */
+	u32 guest_uid, guest_gid; /* ... are these in the guest; others are shown as they are, or 65534 unmapped */
+	const char *source; /* for mountinfo */
+	const struct vfs_memory_ops *memory; /* borrowed for ever */
+	/* Paths below the root (no leading slash) that look like empty directories; NULL-terminated. */
+	const char *const *hidden;
+};
+int hostfs_new(const struct hostfs_options *o, struct superblock **ret);
+/* A file over an inherited host descriptor (stdin, stdout, stderr, --pass-fd): regular, pipe, socket, tty. */
+int hostfs_file_from_fd(int host_fd, const struct cred *cred, struct file **ret);
+/* Thread that watches pollable host fds and wakes their waitqs; started on first use, before
+ * which nothing polls. */
+void hostfs_poll_stop(void);
+
+/* vfs/overlay.h's constructor: upper is writable, lower is read-only. Takes references. */
+struct overlay_options {
+	struct superblock *upper, *lower;
+	const char *source;
+};
+int overlay_new(const struct overlay_options *o, struct superblock **ret);
+
+#endif
