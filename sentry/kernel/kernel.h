@@ -1,0 +1,68 @@
+/*
+ * sentry/kernel/kernel.h: one guest kernel ("container"): what all its tasks share.
+ *
+ * Built by kernel_new from a run configuration, before any guest task; there
+ * are no other mutable globals. Order of destruction is the reverse.
+ */
+#ifndef MINISENTRY_SENTRY_KERNEL_KERNEL_H
+#define MINISENTRY_SENTRY_KERNEL_KERNEL_H
+
+#include "base/lock.h"
+#include "pgalloc/pgalloc.h"
+#include "platform/platform.h"
+#include "sentry/task/task.h"
+
+struct pid_table; /* sentry/task/pid.c */
+struct timer_service; /* sentry/time/timer.c: a thread that fires timers */
+struct futex_table; /* sentry/futex */
+struct tty;
+
+struct kernel {
+	struct platform *platform;
+	struct pgalloc *memory;
+	struct mutex tasklist_lock; /* RANK_TASKLIST */
+	struct pid_table *pids;	    /* tasklist */
+	struct timer_service *timers;
+	struct futex_table *futexes;
+	struct superblock *internal_tmpfs; /* memfd, shm */
+	struct superblock *devpts;
+	struct thread_group *init;  /* tasklist: pid 1 */
+	struct waitq init_exit;	    /* woken when init's group is dead */
+	_Atomic bool shutting_down;
+	int init_status;	    /* wait status; valid after init_exit */
+	u64 memory_limit;	    /* bytes shown to the guest and enforced */
+	u64 boot_monotonic_ns, boot_realtime_ns;
+	int cpu_count;		    /* shown to the guest */
+	u64 cpu_mask[16];
+	_Atomic u64 forks, context_switches, interrupts;
+	u32 acct_id;
+	bool strace;
+	const char *strace_filter; /* comma-separated names, NULL all */
+	int strace_fd;
+	char hostname[65];
+	u8 random_bytes[32];
+	struct sys_caught *missing; /* which missing calls were logged */
+};
+
+/* Kills every guest task and waits for them (timeout bounded): shutdown. */
+void kernel_kill_all(struct kernel *k);
+
+/* For timers (sentry/time/timer.c). fn runs in the timer thread, holds no lock, must not block. */
+struct ktimer {
+	struct list node;
+	u64 deadline_ns; /* CLOCK_MONOTONIC */
+	void (*fn)(struct ktimer *t, void *arg);
+	void *arg;
+	size_t heap_index; /* timer service's */
+	bool running;
+};
+struct timer_service *timer_service_new(void); /* starts its thread */
+void timer_service_free(struct timer_service *s);
+void ktimer_init(struct ktimer *t, void (*fn)(struct ktimer *, void *), void *arg);
+void ktimer_set(struct timer_service *s, struct ktimer *t, u64 deadline_ns);
+/* After it returns, fn is not running and will not. Must not be called from fn, nor with locks fn takes. */
+void ktimer_cancel(struct timer_service *s, struct ktimer *t);
+/* Remaining ns, 0 if not armed. */
+u64 ktimer_remaining(struct timer_service *s, struct ktimer *t);
+
+#endif
