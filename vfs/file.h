@@ -115,7 +115,16 @@ ssize_t vfs_write_buf(struct file *f, const void *src, size_t len, u64 offset);
 /* Generic lseek for files with a size (SEEK_DATA/HOLE: all data). */
 s64 vfs_generic_seek(struct file *f, s64 offset, int whence, u64 size);
 
-/* Hook for inotify, set once at start by sentry/fd: mask is IN_*. May be NULL. */
+/*
+ * Device nodes, on whatever file system they are, open through a table by major number.
+ * Registration happens at start, before any open. open sets file->ops (and private).
+ * 0, -EBUSY when taken. Unregistered majors, block devices: -ENXIO.
+ */
+int vfs_register_chrdev(u32 major, int (*open)(struct inode *inode, struct file *file));
+int vfs_open_device(struct inode *inode, struct file *file);
+
+/* Hook for inotify, set once (at start or with the first watch) by sentry/fd: mask is IN_*. May be NULL.
+ * Called without locks, only for inodes with `watches` set or whose parent has them. */
 extern void (*vfs_notify_hook)(struct inode *inode, struct inode *parent, const char *name, u32 mask,
 			       u32 cookie);
 

@@ -11,7 +11,11 @@
  * names and symlinks, and keeps the dentry cache. Inode operations are called
  * with permission already checked; `dir` operations are called with the
  * directory's `dir_lock` held for write (lookup: read). They get plain names:
- * never "", ".", "..", never longer than 255 bytes, never with '/'.
+ * never "", ".", "..", never longer than 255 bytes, never with '/'. rmdir, and
+ * rename onto or exchange with a directory, also hold the target directory's
+ * dir_lock for write: an operation checks emptiness without locking, and after
+ * it the vfs makes no new name in the dead directory. rename holds both parents'
+ * locks, and the superblock's rename_lock when the parents differ.
  *
  * Locks: inode->dir_lock (RANK_DIR; parent before child, rename takes the file
  * system's rename lock first), inode->attr_lock (RANK_INODE; mode, owner, times,
@@ -111,7 +115,8 @@ struct inode_ops {
 	int (*setxattr)(struct inode *inode, const char *name, const void *value, size_t size, int flags);
 	ssize_t (*listxattr)(struct inode *inode, char *dst, size_t size);
 	int (*removexattr)(struct inode *inode, const char *name);
-	/* Last reference gone: free private data (the vfs frees the struct through free_inode). */
+	/* Last reference gone: free private data and the struct itself. NULL: free(inode). The vfs drops
+	 * locks, the FIFO's pipe and the superblock reference by itself. No lock is held. */
 	void (*destroy)(struct inode *inode);
 };
 
@@ -142,7 +147,10 @@ struct inode {
 	_Atomic(void *) fifo;		   /* vfs/pipe: the FIFO's pipe */
 	_Atomic(void *) watches;	   /* sentry/fd: inotify watches */
 	_Atomic int write_count;	   /* > 0: open for write n times; < 0: denied (being executed) */
+	_Atomic u32 iflags;		   /* INODE_* */
 };
+
+#define INODE_LINKABLE 1U /* made by O_TMPFILE without O_EXCL: link may give it its first name */
 
 struct superblock_ops {
 	int (*statfs)(struct superblock *sb, struct statfs *ret);
@@ -169,6 +177,8 @@ struct superblock {
 	struct inode *root;	/* holds a reference (dropped by vfs when the sb's last mount goes) */
 	struct mutex rename_lock;
 	void *private;
+	_Atomic int mounts;	      /* vfs/mount.c: mounts of this superblock */
+	struct dentry *root_dentry;   /* vfs/mount.c: shared by all its mounts; protected by the mount lock */
 };
 
 /* Initialises the generic part; the caller sets ops-specific fields. nlink 1 (2 for directories), times now. */
@@ -180,6 +190,13 @@ void superblock_init(struct superblock *sb, const struct superblock_ops *ops, co
 		     const char *source, u64 magic, u32 flags);
 struct superblock *superblock_get(struct superblock *sb);
 void superblock_put(struct superblock *sb);
+/* Drops sb->root for a superblock that is never mounted (an overlay's layers, a failed mount). */
+void superblock_drop_root(struct superblock *sb);
+/* Opens for writing exclude execution: -ETXTBSY while denied; deny is -ETXTBSY while open for writing. */
+int inode_get_write(struct inode *inode);
+void inode_put_write(struct inode *inode);
+int inode_deny_write(struct inode *inode);
+void inode_allow_write(struct inode *inode);
 /* A fresh minor number for an anonymous device (pseudo file systems), and inode numbers. */
 u32 vfs_anon_dev(void);
 u64 vfs_next_ino(void);

@@ -63,7 +63,8 @@ struct open_how_k {
 	u32 mode;  /* permission bits before umask */
 };
 /* open(2): all of Linux's flag rules, alike in every file system (O_CREAT, O_EXCL, O_DIRECTORY,
- * O_NOFOLLOW, O_PATH, O_TMPFILE, O_TRUNC, trailing slashes). Returns a file. */
+ * O_NOFOLLOW, O_PATH, O_TMPFILE, O_TRUNC, trailing slashes). Returns a file. A FIFO whose other side is
+ * missing is returned too: when file_is_pipe(f) and not fifo_open_ready(f), the caller waits. */
 int vfs_open(const struct walk_context *w, const char *path, const struct open_how_k *how,
 	     struct file **ret);
 /* Opens an already walked path (exec, /proc/self/fd reopen). */
