@@ -34,7 +34,7 @@ struct waitq {
 
 struct waiter {
 	struct list node; /* protected by queue->lock */
-	struct waitq *queue;
+	struct waitq *queue;  /* NULL when not queued: set it so before first use */
 	u32 events;	 /* immutable while queued */
 	bool exclusive;	 /* wake at most one exclusive waiter per wake */
 	waiter_fn *fn;
