@@ -10,3 +10,12 @@ unit-$(1): $(BUILD)/test/unit/$(1)
 endef
 $(foreach u,$(UNIT),$(eval $(call unit_rule,$(u))))
 .PHONY: $(addprefix unit-,$(UNIT))
+
+# Conformance: test/conformance/FAMILY.c, plain programs; the same binary runs natively and inside.
+CONF := $(patsubst test/conformance/%.c,%,$(wildcard test/conformance/*.c))
+CONF_BINS := $(addprefix $(BUILD)/test/conformance/,$(CONF))
+$(BUILD)/test/conformance/%: test/conformance/%.c test/conformance/lib/conf.c test/conformance/conf.h
+	@mkdir -p $(@D)
+	$(CC) -std=gnu17 -O1 -g $(WARN) -I. -Itest/conformance -o $@ $< test/conformance/lib/conf.c -lpthread -lrt -lutil
+conformance-programs: $(CONF_BINS)
+.PHONY: conformance-programs
