@@ -79,6 +79,7 @@ struct session {
 	int sid;
 	struct thread_group *leader; /* tasklist; NULL when gone */
 	struct tty *tty;	     /* tasklist: controlling terminal, a reference; see sentry/tty/tty.h */
+	struct process_group *tty_old_pgrp; /* tasklist, a reference: foreground group of a tty that hung up */
 };
 
 /* POSIX timers, itimers, cpu timers of a thread group: sentry/time. */
@@ -98,6 +99,7 @@ struct thread_group {
 	struct list pgrp_node;	      /* tasklist */
 	bool did_exec;		      /* tasklist */
 	bool is_subreaper;	      /* tasklist */
+	bool tty_detached;	      /* tasklist: TIOCNOTTY; inherited by fork, cleared by setsid */
 	int exit_signal;	      /* tasklist: sent to the parent when the group dies; -1 none */
 
 	struct sighand *sighand;      /* immutable but for exec (sighand) */
@@ -268,6 +270,12 @@ int task_next_in_group(struct thread_group *tg, int after); /* tid or 0 */
 void thread_group_for_each(struct kernel *k, void (*fn)(struct thread_group *tg, void *arg), void *arg);
 /* A live task of the group (the leader if alive), a reference; NULL when all are gone. */
 struct task *thread_group_any_task(struct thread_group *tg);
+/* Process groups; find returns a reference or NULL and takes the tasklist lock. put may not hold it. */
+struct process_group *process_group_find(struct kernel *k, int pgid);
+struct process_group *process_group_get(struct process_group *pg);
+void process_group_put(struct process_group *pg);
+struct session *session_get(struct session *s);
+void session_put(struct session *s); /* last: tty_session_free() */
 int task_pgid(struct task *t);
 int task_sid(struct task *t);
 int task_ppid(struct task *t);
