@@ -24,8 +24,8 @@ enum lock_rank {
 	RANK_TASKLIST,	   /* the pid table, parents, children, groups, sessions */
 	RANK_SIGHAND,	   /* signal handlers, queues, group stop state */
 	RANK_TASK,	   /* small per-task fields read by others */
+	RANK_FUTEX,	   /* futex hash buckets; the word is read (may fault in mm) under it */
 	RANK_MM_MAP,	   /* vma set, brk */
-	RANK_FUTEX,	   /* futex hash buckets */
 	RANK_DIR,	   /* directory inode: entries; nested parent before child */
 	RANK_MOUNT,	   /* mount tree of a namespace */
 	RANK_DENTRY,	   /* dentry cache */

@@ -53,6 +53,16 @@ struct fs_context *fs_context_dup(struct fs_context *fs);
 struct fs_context *fs_context_get(struct fs_context *fs);
 void fs_context_put(struct fs_context *fs);
 
+/* Small attributes that only system calls read and write. clone copies the whole struct; all "own". */
+struct task_misc {
+	u32 personality;
+	u32 ioprio;		 /* ioprio_set; 0: default */
+	u32 sched_flags;	 /* SCHED_FLAG_*, SCHED_RESET_ON_FORK as a flag */
+	u64 sched_runtime, sched_deadline, sched_period; /* sched_setattr, as told */
+	u64 default_slack_ns;	 /* PR_SET_TIMERSLACK 0 goes back to it */
+	u32 mce_kill, thp_disable, io_flusher, tsc_mode;
+};
+
 /* Namespaces of a task. Immutable set, replaced as a whole by unshare/setns/clone. */
 struct nsproxy {
 	struct refs refs;
@@ -150,6 +160,8 @@ struct task {
 	u64 affinity[16];	   /* bit per cpu; atomic enough: written under RANK_TASK lock */
 	u32 pdeath_signal;
 	u64 timer_slack_ns;
+	struct task_misc misc;	   /* own; children get a copy */
+	_Atomic bool futex_released; /* futex_release under way or done: no PI waiter may count on this owner */
 	uaddr rseq;
 	u32 rseq_len, rseq_sig;
 
