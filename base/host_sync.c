@@ -48,7 +48,7 @@ u64 host_thread_cpu_ns(void)
 	return host_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
-int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size, const char *name)
+int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size)
 {
 	static const int own_faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT };
 	sigset_t all, old;
@@ -67,7 +67,5 @@ int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size, cons
 	r = pthread_create(&thread, &attr, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
-	if (r == 0 && name)
-		pthread_setname_np(thread, name);
 	return -r;
 }

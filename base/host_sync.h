@@ -26,6 +26,6 @@ u64 host_thread_cpu_ns(void);
  * Starts a detached thread with a small stack and a guard page; all signals are
  * blocked but those that report the thread's own faults. -EAGAIN, -ENOMEM.
  */
-int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size, const char *name);
+int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size);
 
 #endif
