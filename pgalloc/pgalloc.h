@@ -40,6 +40,9 @@ struct pgalloc_opts {
 	/* Prefer the offset right behind (UP) or before (DOWN) this one, so that
 	 * neighbours in the guest are neighbours here; 0: no preference. */
 	u64 hint;
+	/* Bytes to leave free next to a range that is placed without the hint, so
+	 * that hints of later neighbours succeed; 0: fit tightly. */
+	u64 room;
 	/* Fills the new pages (PGALLOC_POPULATE implied): gets sentry memory, returns
 	 * bytes read (the rest stays zero) or -errno, which frees the range again. */
 	ssize_t (*reader)(void *arg, void *dst, size_t len);
@@ -57,6 +60,8 @@ int pgalloc_new(int host_fd, bool disk_backed, int stub_slot, u64 limit, struct 
 int pgalloc_new_memfd(int stub_slot, u64 limit, struct pgalloc **ret);
 void pgalloc_free(struct pgalloc *p);
 struct memfile *pgalloc_file(struct pgalloc *p);
+/* The pgalloc that owns f: every memfile of the sentry is one. */
+struct pgalloc *pgalloc_of(struct memfile *f);
 
 /*
  * Allocates len bytes (page multiple, > 0) with one reference per page.
@@ -83,6 +88,9 @@ int pgalloc_read(struct pgalloc *p, u64 offset, void *dst, size_t len);
 int pgalloc_write(struct pgalloc *p, u64 offset, const void *src, size_t len);
 /* Copies the committed pages of src to the (uncommitted, exclusively owned) dst of equal length. */
 int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_range dst);
+
+/* References of the page at r.start; *ret_run is the part of r, from its start, with the same count. */
+u32 pgalloc_refs(struct pgalloc *p, struct mem_range r, struct mem_range *ret_run);
 
 void pgalloc_usage(struct pgalloc *p, struct pgalloc_usage *ret);
 u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id); /* bytes reserved under this id */

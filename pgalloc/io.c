@@ -1,0 +1,163 @@
+/* Moving bytes in and out of a memory file without committing what is only read. */
+#include "pgalloc/pgalloc_impl.h"
+
+#include "base/host_mem.h"
+#include "base/safecopy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool pgalloc_next_committed(struct pgalloc *p, struct mem_range r, struct mem_range *ret)
+{
+	s64 start, end;
+
+	if (r.start >= r.end)
+		return false;
+	start = host_mem_seek_data(p->file.host_fd, r.start);
+	if (start == -EINVAL || start == -EOPNOTSUPP)
+		start = (s64)r.start; /* a file system that cannot tell: all may be data */
+	if (start < 0 || (u64)start >= r.end)
+		return false;
+	end = host_mem_seek_hole(p->file.host_fd, (u64)start);
+	if (end < 0 || (u64)end > r.end)
+		end = (s64)r.end;
+	/* Disk blocks may be smaller than a page. */
+	*ret = (struct mem_range){ MAX(page_down((u64)start), r.start),
+				   MIN(page_up_nofail((u64)end), r.end) };
+	return ret->start < ret->end;
+}
+
+static int copy_out_of_mapping(struct pgalloc *p, u64 offset, char *dst, size_t len)
+{
+	while (len) {
+		u64 chunk_len, n;
+		void *m = pgalloc_map(&p->file, offset, &chunk_len);
+
+		if (!m)
+			return -EFAULT;
+		n = MIN(len, chunk_len);
+		if (safe_memcpy(dst, m, n))
+			return -EFAULT;
+		offset += n;
+		dst += n;
+		len -= n;
+	}
+	return 0;
+}
+
+int pgalloc_read(struct pgalloc *p, u64 offset, void *dst_, size_t len)
+{
+	char *dst = dst_;
+	u64 end = offset + len;
+
+	if (p->file.disk_backed) {
+		ssize_t n = host_mem_pread(p->file.host_fd, dst, len, offset);
+
+		if (n < 0)
+			return (int)n;
+		memset(dst + n, 0, len - (size_t)n);
+		return 0;
+	}
+	while (offset < end) {
+		struct mem_range pages = { page_down(offset), page_up_nofail(end) }, run;
+		u64 from = end, to = end;
+		int err;
+
+		if (pgalloc_next_committed(p, pages, &run)) {
+			from = MAX(run.start, offset);
+			to = MIN(run.end, end);
+		}
+		memset(dst, 0, from - offset);
+		dst += from - offset;
+		err = copy_out_of_mapping(p, from, dst, to - from);
+		if (err < 0)
+			return err;
+		dst += to - from;
+		offset = to;
+	}
+	return 0;
+}
+
+int pgalloc_write(struct pgalloc *p, u64 offset, const void *src_, size_t len)
+{
+	const char *src = src_;
+
+	if (p->file.disk_backed) {
+		ssize_t n = host_mem_pwrite(p->file.host_fd, src, len, offset);
+
+		return n < 0 ? (int)n : (size_t)n < len ? -ENOSPC : 0;
+	}
+	while (len) {
+		u64 chunk_len, n;
+		void *m = pgalloc_map(&p->file, offset, &chunk_len);
+
+		if (!m)
+			return -EFAULT;
+		n = MIN(len, chunk_len);
+		if (safe_memcpy(m, src, n))
+			return -EFAULT;
+		offset += n;
+		src += n;
+		len -= n;
+	}
+	return 0;
+}
+
+/* memcpy into fresh memfd pages costs a fault each; pwrite from the mapping does not. */
+static int copy_run_memory(struct pgalloc *p, struct mem_range src, u64 dst)
+{
+	while (src.start < src.end) {
+		u64 chunk_len, n;
+		void *m = pgalloc_map(&p->file, src.start, &chunk_len);
+		ssize_t done;
+
+		if (!m)
+			return -ENOMEM;
+		n = MIN(chunk_len, mem_range_len(src));
+		done = host_mem_pwrite(p->file.host_fd, m, n, dst);
+		if (done < 0)
+			return done == -ENOSPC ? -ENOMEM : (int)done;
+		if ((u64)done < n)
+			return -ENOMEM;
+		src.start += n;
+		dst += n;
+	}
+	return 0;
+}
+
+static int copy_run_disk(struct pgalloc *p, struct mem_range src, u64 dst)
+{
+	size_t size = 1 << 18;
+	char *bounce = malloc(size);
+	int err = 0;
+
+	if (!bounce)
+		return -ENOMEM;
+	while (src.start < src.end && err == 0) {
+		size_t n = MIN(size, mem_range_len(src));
+
+		err = pgalloc_read(p, src.start, bounce, n);
+		if (err == 0)
+			err = pgalloc_write(p, dst, bounce, n);
+		src.start += n;
+		dst += n;
+	}
+	free(bounce);
+	return err;
+}
+
+int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_range dst)
+{
+	struct mem_range run, rest = src;
+
+	while (pgalloc_next_committed(p, rest, &run)) {
+		u64 to = dst.start + (run.start - src.start);
+		int err = p->file.disk_backed ? copy_run_disk(p, run, to) :
+						copy_run_memory(p, run, to);
+
+		if (err < 0)
+			return err;
+		rest.start = run.end;
+	}
+	return 0;
+}

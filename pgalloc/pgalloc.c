@@ -1,0 +1,346 @@
+#include "pgalloc/pgalloc_impl.h"
+
+#include "base/host_mem.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define DEAD_BATCH 32
+
+struct pgalloc *pgalloc_of(struct memfile *f)
+{
+	return container_of(f, struct pgalloc, file);
+}
+
+struct memfile *pgalloc_file(struct pgalloc *p)
+{
+	return &p->file;
+}
+
+/* ---- references ---- */
+
+static void file_get(struct memfile *f, struct mem_range r)
+{
+	struct pgalloc *p = pgalloc_of(f);
+
+	if (r.start >= r.end)
+		return;
+	mutex_lock(&p->lock);
+	extents_get(&p->extents, r);
+	mutex_unlock(&p->lock);
+}
+
+/* Makes r read as zero again and free of host pages. False when the host refuses both ways. */
+static bool make_empty(struct pgalloc *p, struct mem_range r)
+{
+	static const char zeros[65536];
+	int ret = host_mem_punch(p->file.host_fd, r.start, mem_range_len(r));
+
+	if (ret == 0)
+		return true;
+	log_debug("pgalloc: punching 0x%lx+0x%lx: %s", r.start, mem_range_len(r), strerror(-ret));
+	for (u64 pos = r.start; pos < r.end;) {
+		size_t n = MIN(sizeof(zeros), r.end - pos);
+
+		if (host_mem_pwrite(p->file.host_fd, zeros, n, pos) != (ssize_t)n)
+			return false;
+		pos += n;
+	}
+	return true;
+}
+
+static void file_put(struct memfile *f, struct mem_range r)
+{
+	struct pgalloc *p = pgalloc_of(f);
+	struct dead_run dead[DEAD_BATCH];
+	size_t count;
+
+	while (r.start < r.end) {
+		bool emptied[DEAD_BATCH];
+
+		mutex_lock(&p->lock);
+		r.start = extents_put(&p->extents, r, dead, DEAD_BATCH, &count);
+		mutex_unlock(&p->lock);
+		if (!count)
+			continue;
+		for (size_t i = 0; i < count; i++)
+			emptied[i] = make_empty(p, (struct mem_range){ dead[i].start, dead[i].end });
+		mutex_lock(&p->lock);
+		for (size_t i = 0; i < count; i++) {
+			if (emptied[i])
+				extents_release(&p->extents,
+						(struct mem_range){ dead[i].start, dead[i].end });
+			else
+				p->leaked += dead[i].end - dead[i].start;
+		}
+		mutex_unlock(&p->lock);
+	}
+}
+
+void *pgalloc_map(struct memfile *f, u64 offset, u64 *ret_len)
+{
+	struct pgalloc *p = pgalloc_of(f);
+	u64 index = offset / PGALLOC_CHUNK_SIZE, in_chunk = offset % PGALLOC_CHUNK_SIZE;
+	void *chunk;
+
+	ASSERT(index < PGALLOC_MAX_CHUNKS);
+	chunk = atomic_load_explicit(&p->chunks[index], memory_order_acquire);
+	if (!chunk) {
+		mutex_lock(&p->chunk_lock);
+		chunk = atomic_load(&p->chunks[index]);
+		if (!chunk && host_mmap(NULL, PGALLOC_CHUNK_SIZE, PROT_READ | PROT_WRITE,
+					MAP_SHARED | MAP_NORESERVE, f->host_fd,
+					index * PGALLOC_CHUNK_SIZE, &chunk) == 0)
+			atomic_store(&p->chunks[index], chunk);
+		mutex_unlock(&p->chunk_lock);
+		if (!chunk)
+			return NULL;
+	}
+	if (ret_len)
+		*ret_len = PGALLOC_CHUNK_SIZE - in_chunk;
+	return (char *)chunk + in_chunk;
+}
+
+static const struct memfile_ops file_ops = {
+	.get = file_get,
+	.put = file_put,
+	.map = pgalloc_map,
+};
+
+/* ---- life ---- */
+
+int pgalloc_new(int host_fd, bool disk_backed, int stub_slot, u64 limit, struct pgalloc **ret)
+{
+	struct pgalloc *p = calloc(1, sizeof(*p));
+	int r;
+
+	if (!p)
+		return -ENOMEM;
+	r = extents_init(&p->extents, PGALLOC_MAX_CHUNKS * PGALLOC_CHUNK_SIZE);
+	if (r < 0) {
+		free(p);
+		return r;
+	}
+	p->file = (struct memfile){
+		.ops = &file_ops,
+		.host_fd = host_fd,
+		.stub_slot = stub_slot,
+		.disk_backed = disk_backed,
+	};
+	p->limit = limit;
+	mutex_init(&p->lock, RANK_PGALLOC, "pgalloc");
+	mutex_init(&p->chunk_lock, RANK_LEAF, "pgalloc chunks");
+	*ret = p;
+	return 0;
+}
+
+int pgalloc_new_memfd(int stub_slot, u64 limit, struct pgalloc **ret)
+{
+	int fd = host_memfd_create("minisentry-memory"), r;
+
+	if (fd < 0)
+		return fd;
+	r = pgalloc_new(fd, false, stub_slot, limit, ret);
+	if (r < 0)
+		host_mem_close(fd);
+	return r;
+}
+
+void pgalloc_free(struct pgalloc *p)
+{
+	if (!p)
+		return;
+	if (p->extents.reserved)
+		log_debug("pgalloc: %lu bytes still in use at the end", p->extents.reserved);
+	for (size_t i = 0; i < PGALLOC_MAX_CHUNKS; i++)
+		if (p->chunks[i])
+			host_munmap(p->chunks[i], PGALLOC_CHUNK_SIZE);
+	host_mem_close(p->file.host_fd);
+	extents_destroy(&p->extents);
+	mutex_destroy(&p->lock);
+	mutex_destroy(&p->chunk_lock);
+	free(p);
+}
+
+/* ---- allocation ---- */
+
+/* Takes offsets, growing the file by whole chunks. */
+static int reserve(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts,
+		   struct mem_range *ret)
+{
+	struct fit fit = {
+		.len = len,
+		.align = opts->huge ? HUGE_PAGE_SIZE : PAGE_SIZE,
+		.hint = opts->hint,
+		.down = opts->dir == PGALLOC_DOWN,
+		.room = opts->room,
+		.start = opts->room ? PGALLOC_ROOMY_START : 0,
+	};
+	struct mem_range r;
+	int err;
+
+	mutex_assert_held(&p->lock);
+	if (len > p->limit || p->extents.reserved + p->leaked > p->limit - len)
+		return -ENOMEM;
+	err = extents_reserve(&p->extents, opts->acct_id);
+	if (err < 0)
+		return err;
+	if (!extents_take(&p->extents, &fit, &r))
+		return -ENOMEM;
+	if (r.end > p->file_size) {
+		u64 size = (r.end + PGALLOC_CHUNK_SIZE - 1) & ~(PGALLOC_CHUNK_SIZE - 1);
+
+		err = host_mem_truncate(p->file.host_fd, size);
+		if (err < 0) {
+			extents_release(&p->extents, r);
+			return err == -EFBIG || err == -ENOSPC ? -ENOMEM : err;
+		}
+		p->file_size = size;
+	}
+	extents_use(&p->extents, r, opts->acct_id);
+	*ret = r;
+	return 0;
+}
+
+/* Fills a fresh range from the reader; memory-backed: straight into the mapping. */
+static int fill(struct pgalloc *p, struct mem_range r, const struct pgalloc_opts *opts)
+{
+	u64 pos = r.start, chunk_len;
+	char *bounce = NULL;
+	int err = 0;
+
+	if (p->file.disk_backed && !(bounce = malloc(1 << 18)))
+		return -ENOMEM;
+	while (pos < r.end) {
+		u64 want = r.end - pos;
+		char *dst = bounce;
+		ssize_t n;
+
+		if (bounce) {
+			want = MIN(want, 1UL << 18);
+		} else {
+			dst = pgalloc_map(&p->file, pos, &chunk_len);
+			want = MIN(want, chunk_len);
+		}
+		n = dst ? opts->reader(opts->reader_arg, dst, want) : -ENOMEM;
+		if (n > 0 && bounce && host_mem_pwrite(p->file.host_fd, bounce, n, pos) != n)
+			n = -ENOSPC;
+		if (n < 0)
+			err = (int)n;
+		if (n <= 0)
+			break;
+		pos += (u64)n;
+	}
+	free(bounce);
+	return err;
+}
+
+int pgalloc_allocate(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts,
+		     struct mem_range *ret)
+{
+	struct mem_range r;
+	int err;
+
+	ASSERT(len && page_aligned(len));
+	mutex_lock(&p->lock);
+	err = reserve(p, len, opts, &r);
+	mutex_unlock(&p->lock);
+	if (err < 0)
+		return err;
+	if (opts->mode == PGALLOC_POPULATE || opts->reader)
+		err = pgalloc_populate(p, r);
+	else if (opts->mode == PGALLOC_COMMIT)
+		err = pgalloc_commit(p, r);
+	if (err == 0 && opts->reader)
+		err = fill(p, r, opts);
+	if (err < 0) {
+		file_put(&p->file, r);
+		return err;
+	}
+	*ret = r;
+	return 0;
+}
+
+int pgalloc_commit(struct pgalloc *p, struct mem_range r)
+{
+	int err = host_mem_fallocate(p->file.host_fd, 0, r.start, mem_range_len(r));
+
+	/* A file system without fallocate commits on write instead. */
+	return err == -EOPNOTSUPP ? 0 : err;
+}
+
+int pgalloc_populate(struct pgalloc *p, struct mem_range r)
+{
+	int err = pgalloc_commit(p, r);
+
+	if (err < 0 || p->file.disk_backed)
+		return err;
+	while (r.start < r.end) {
+		u64 len, n;
+		void *m = pgalloc_map(&p->file, r.start, &len);
+
+		if (!m)
+			return -ENOMEM;
+		n = MIN(len, mem_range_len(r));
+		err = host_madvise(m, n, MADV_POPULATE_WRITE);
+		/* Populating only saves later faults: a host without it is no failure. */
+		if (err < 0 && err != -EINVAL)
+			return err == -EFAULT ? -ENOMEM : err;
+		r.start += n;
+	}
+	return 0;
+}
+
+int pgalloc_decommit(struct pgalloc *p, struct mem_range r)
+{
+	return make_empty(p, r) ? 0 : -EIO;
+}
+
+/* ---- questions ---- */
+
+u32 pgalloc_refs(struct pgalloc *p, struct mem_range r, struct mem_range *ret_run)
+{
+	u64 end;
+	u32 refs;
+
+	mutex_lock(&p->lock);
+	refs = extents_refs(&p->extents, r.start, &end);
+	mutex_unlock(&p->lock);
+	*ret_run = (struct mem_range){ r.start, MIN(end, r.end) };
+	return refs;
+}
+
+bool pgalloc_exclusive(struct pgalloc *p, struct mem_range r)
+{
+	bool exclusive = true;
+	u64 end;
+
+	mutex_lock(&p->lock);
+	while (r.start < r.end && exclusive) {
+		exclusive = extents_refs(&p->extents, r.start, &end) == 1;
+		r.start = end;
+	}
+	mutex_unlock(&p->lock);
+	return exclusive;
+}
+
+void pgalloc_usage(struct pgalloc *p, struct pgalloc_usage *ret)
+{
+	mutex_lock(&p->lock);
+	ret->reserved = p->extents.reserved;
+	mutex_unlock(&p->lock);
+	if (host_mem_allocated(p->file.host_fd, &ret->committed) < 0)
+		ret->committed = 0;
+}
+
+u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id)
+{
+	u64 bytes;
+
+	mutex_lock(&p->lock);
+	bytes = extents_acct(&p->extents, acct_id);
+	mutex_unlock(&p->lock);
+	return bytes;
+}

@@ -1,0 +1,35 @@
+/*
+ * pgalloc/pgalloc_impl.h: what the files of pgalloc/ share.
+ */
+#ifndef MINISENTRY_PGALLOC_IMPL_H
+#define MINISENTRY_PGALLOC_IMPL_H
+
+#include "base/lock.h"
+#include "pgalloc/extent.h"
+#include "pgalloc/pgalloc.h"
+
+#include <stdatomic.h>
+
+/* Offsets that a file can have: bounded by what the sentry can map. */
+#define PGALLOC_MAX_CHUNKS 16384
+/* Ranges with room for growth are placed from here up, tight ones below, so that many small
+ * tight ones share page tables. */
+#define PGALLOC_ROOMY_START (1UL << 40)
+
+struct pgalloc {
+	struct memfile file; /* immutable */
+	u64 limit;	     /* immutable */
+
+	struct mutex lock; /* RANK_PGALLOC */
+	struct extents extents; /* protected by lock */
+	u64 file_size;		/* protected by lock */
+	u64 leaked;		/* protected by lock: ranges that could not be emptied, never reused */
+
+	struct mutex chunk_lock;		     /* RANK_LEAF: makes a mapping once */
+	_Atomic(void *) chunks[PGALLOC_MAX_CHUNKS]; /* set once, never cleared before free */
+};
+
+/* The sentry's mapping at offset and how far it reaches; NULL when the host refuses. */
+void *pgalloc_map(struct memfile *f, u64 offset, u64 *ret_len);
+
+#endif
