@@ -49,5 +49,7 @@ void waitq_add(struct waitq *q, struct waiter *w);
 void waitq_remove(struct waiter *w);
 /* EPOLLERR and EPOLLHUP reach every waiter whatever its mask. */
 void waitq_wake(struct waitq *q, u32 events);
+/* The same from within a callback of another queue, for epoll: the caller keeps the order acyclic. */
+void waitq_wake_nested(struct waitq *q, u32 events);
 
 #endif

@@ -29,7 +29,8 @@ struct file_ops {
 	const char *kind; /* "tmpfs", "pipe", "eventfd", ... for logs and /proc/PID/fd texts */
 	/* Last reference gone. */
 	void (*release)(struct file *f);
-	/* Bytes, 0 at end of file, -EAGAIN when it would block. flags: RWF_*. */
+	/* Bytes, 0 at end of file, -EAGAIN when it would block. flags: RWF_*. write with RWF_APPEND (vfs_write
+	 * sets it for O_APPEND too): the file system ignores offset and writes at the end, atomically. */
 	ssize_t (*read)(struct file *f, struct kiov *dst, u64 offset, int flags);
 	ssize_t (*write)(struct file *f, struct kiov *src, u64 offset, int flags);
 	/* New position for lseek; NULL: -ESPIPE. file->pos_lock held. */
@@ -53,6 +54,8 @@ struct file_ops {
 	s64 (*fcntl)(struct file *f, int cmd, u64 arg);
 	/* Text for /proc/PID/fdinfo after the common lines; may be NULL. */
 	void (*fdinfo)(struct file *f, char *dst, size_t size);
+	/* What file_text answers instead of a path or kind ("/memfd:name (deleted)"). NULL: the rule there. */
+	ssize_t (*text)(struct file *f, char *dst, size_t size);
 };
 
 struct file {
@@ -70,6 +73,7 @@ struct file {
 	_Atomic int owner_sig;
 	struct list epoll_items;    /* protected by sentry/fd/epoll: items that watch this file */
 	_Atomic(void *) epoll_hook; /* non-NULL once any epoll watched it */
+	bool holds_write;	    /* immutable after open: counted in inode->write_count */
 	void (*on_last_put)(struct file *f); /* epoll's: called first when the last reference goes */
 };
 
@@ -77,11 +81,18 @@ struct file {
 int file_new(struct inode *inode, const struct path *path, u32 flags, const struct cred *cred,
 	     const struct file_ops *ops, void *private, struct file **ret);
 struct file *file_get(struct file *f);
+/* Frees a file whose open failed: no release, no notification. */
+void file_discard(struct file *f);
 bool file_tryget(struct file *f);
 void file_put(struct file *f);
 /* An inode for anonymous kinds (eventfd, epoll, pipes, sockets): mode as given, on the named pseudo fs;
  * name is what /proc/PID/fd shows before ":[ino]" or "anon_inode:[name]". Returns a reference. */
 int vfs_anon_inode(const char *name, u32 mode, const struct cred *cred, struct inode **ret);
+
+/* What /proc/PID/fd/N shows: a path as seen from root, "pipe:[ino]", "anon_inode:[name]". Length or -ERANGE. */
+ssize_t file_text(struct file *f, const struct path *root, char *dst, size_t size);
+/* The name given to vfs_anon_inode; NULL for any other inode. */
+const char *vfs_anon_name(const struct inode *inode);
 
 static inline u32 file_flags(struct file *f)
 {
@@ -112,6 +123,8 @@ struct waitq *vfs_waitq(struct file *f); /* NULL when readiness never changes */
 /* Whole-file helpers for the sentry (exec, config): loops; bytes or -errno. */
 ssize_t vfs_read_buf(struct file *f, void *dst, size_t len, u64 offset);
 ssize_t vfs_write_buf(struct file *f, const void *src, size_t len, u64 offset);
+/* Drops setuid bits and file capabilities before data changes (write, truncate, fallocate). 0 or -errno. */
+int file_remove_privs(struct inode *inode, const struct cred *cred);
 /* Generic lseek for files with a size (SEEK_DATA/HOLE: all data). */
 s64 vfs_generic_seek(struct file *f, s64 offset, int whence, u64 size);
 
@@ -121,6 +134,8 @@ s64 vfs_generic_seek(struct file *f, s64 offset, int whence, u64 size);
  * 0, -EBUSY when taken. Unregistered majors, block devices: -ENXIO.
  */
 int vfs_register_chrdev(u32 major, int (*open)(struct inode *inode, struct file *file));
+/* Calls vfs_notify_hook if the path's inode or its parent is watched. */
+void vfs_notify_path(const struct path *p, u32 mask);
 int vfs_open_device(struct inode *inode, struct file *file);
 
 /* Hook for inotify, set once (at start or with the first watch) by sentry/fd: mask is IN_*. May be NULL.

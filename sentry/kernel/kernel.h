@@ -15,6 +15,7 @@
 struct pid_table; /* sentry/task/pid.c */
 struct timer_service; /* sentry/time/timer.c: a thread that fires timers */
 struct futex_table; /* sentry/futex */
+struct net;	     /* sentry/net */
 struct tty;
 
 struct kernel {
@@ -42,6 +43,7 @@ struct kernel {
 	char hostname[65];
 	u8 random_bytes[32];
 	struct sys_caught *missing; /* which missing calls were logged */
+	_Atomic(struct net *) net;  /* sockets' names and ports; made on first use (sentry/net/net.h) */
 };
 
 /* Kills every guest task and waits for them (timeout bounded): shutdown. */
