@@ -38,7 +38,7 @@ void waitq_remove(struct waiter *w)
 	mutex_unlock(&q->lock);
 }
 
-void waitq_wake(struct waitq *q, u32 events)
+static void wake(struct waitq *q, u32 events, bool nested)
 {
 	struct waiter *w, *tmp;
 	struct list exclusive_woken;
@@ -48,7 +48,10 @@ void waitq_wake(struct waitq *q, u32 events)
 	if (atomic_load(&q->count) == 0)
 		return;
 	list_init(&exclusive_woken);
-	mutex_lock(&q->lock);
+	if (nested)
+		mutex_lock_nested(&q->lock);
+	else
+		mutex_lock(&q->lock);
 	list_for_each_safe(w, tmp, &q->waiters, node) {
 		if (!((w->events | EPOLLERR | EPOLLHUP) & events))
 			continue;
@@ -68,4 +71,14 @@ void waitq_wake(struct waitq *q, u32 events)
 		list_push_back(&q->waiters, &w->node);
 	}
 	mutex_unlock(&q->lock);
+}
+
+void waitq_wake(struct waitq *q, u32 events)
+{
+	wake(q, events, false);
+}
+
+void waitq_wake_nested(struct waitq *q, u32 events)
+{
+	wake(q, events, true);
 }
