@@ -16,6 +16,7 @@ struct fd_table *fd_table_new(void);
 struct fd_table *fd_table_dup(struct fd_table *t); /* fork; NULL: no memory */
 struct fd_table *fd_table_get(struct fd_table *t);
 void fd_table_put(struct fd_table *t); /* last: closes all */
+bool fd_table_shared(struct fd_table *t); /* more than one user: exec and unshare copy */
 void fd_table_close_on_exec(struct fd_table *t);
 
 /* A reference, or NULL (-EBADF): not open, or (fd_get) opened with O_PATH. */

@@ -23,6 +23,11 @@ struct thread_group;
 struct kernel;
 struct process_group;
 
+/* What a fault tells the frame's ucontext. */
+struct signal_frame_info {
+	u64 trapno, error, cr2;
+};
+
 #define SIGNAL_COUNT 64
 static inline u64 sigbit(int sig)
 {
@@ -41,6 +46,7 @@ struct sighand {
 	struct refs refs;
 	struct mutex lock; /* RANK_SIGHAND */
 	struct k_sigaction action[SIGNAL_COUNT]; /* lock; [sig - 1] */
+	struct sighand *retired; /* keeps the group's former one alive for late lockers */
 };
 struct sighand *sighand_new(void);
 struct sighand *sighand_dup(struct sighand *s); /* fork */
@@ -94,13 +100,18 @@ void signal_set_temp_mask(struct task *t, u64 mask);
 int signal_dequeue(struct task *t, u64 set, siginfo_t *ret);
 /* Pending (queued) signals of task and group. */
 u64 signal_pending_set(struct task *t);
+/*
+ * tg's handlers, locked (exec may exchange them meanwhile); unlock with
+ * sighand_unlock. Never two at a time.
+ */
+struct sighand *sighand_lock(struct thread_group *tg);
+void sighand_unlock(struct sighand *s);
+/* sigaltstack state as rt_sigframe and sigaltstack(2) show it. */
+bool signal_on_altstack(struct task *t, u64 sp);
 /* True if sig would be ignored by the group now. */
 bool signal_ignored(struct task *t, int sig);
 
 /* arch/x86_64 frames. 0, or -EFAULT when the frame cannot be written (SIGSEGV kills). */
-struct signal_frame_info {
-	u64 trapno, error, cr2;
-};
 int arch_push_signal_frame(struct task *t, const struct k_sigaction *act, const siginfo_t *info,
 			   u64 saved_mask, const struct signal_frame_info *fault);
 /* rt_sigreturn: restores registers, vector state, mask, altstack. 0 or -EFAULT. */

@@ -38,6 +38,10 @@ struct thread_group;
 
 #define TASK_COMM_LEN 16
 #define PID_LIMIT 4194304
+/* The sandbox's reaper of orphans: no task, only a number that getppid() shows. Its children reap themselves. */
+#define PID_REAPER 1
+/* The first program. */
+#define PID_INIT 2
 
 enum task_state { TASK_NEW, TASK_RUNNING, TASK_BLOCKED, TASK_STOPPED, TASK_TRACED, TASK_ZOMBIE, TASK_DEAD };
 
@@ -102,7 +106,7 @@ struct thread_group {
 	struct task *leader;	      /* tasklist (exec may change it) */
 	struct list tasks;	      /* tasklist: task.group_node */
 	int task_count;		      /* tasklist: live tasks */
-	struct thread_group *parent;  /* tasklist: who reaps it; NULL for init */
+	struct thread_group *parent;  /* tasklist: who reaps it; NULL: the sandbox's reaper (PID_REAPER) */
 	struct list children;	      /* tasklist: thread_group.sibling */
 	struct list sibling;	      /* tasklist */
 	struct process_group *pgrp;   /* tasklist, a reference */
@@ -133,6 +137,10 @@ struct thread_group {
 	u64 dead_minflt, dead_majflt, child_minflt, child_majflt, child_maxrss;
 	u64 start_time_ns;	      /* immutable: CLOCK_MONOTONIC */
 	_Atomic int oom_score_adj;
+	struct task *parent_task;     /* tasklist: the parent's thread that made it (__WNOTHREAD, pdeath) */
+	int cont_notify;	      /* sighand: CLD_* that the next thread on its way out reports; 0 none */
+	bool reaped;		      /* tasklist: waited for, no longer in the pid table */
+	u64 dead_maxrss;	      /* tasklist: KiB, of exited threads' mms */
 };
 
 struct task {
@@ -161,7 +169,7 @@ struct task {
 	u32 pdeath_signal;
 	u64 timer_slack_ns;
 	struct task_misc misc;	   /* own; children get a copy */
-	_Atomic bool futex_released; /* futex_release under way or done: no PI waiter may count on this owner */
+	_Atomic u32 futex_released; /* futex_release: 0 no, 1 under way, 2 done; PI waiters may count on this owner only at 0 */
 	uaddr rseq;
 	u32 rseq_len, rseq_sig;
 
@@ -185,19 +193,27 @@ struct task {
 	_Atomic bool killed;	   /* SIGKILL or group exit: leave as soon as possible */
 	u64 sigwait_set;	   /* sighand: what sigtimedwait waits for */
 
+	bool stop_dequeued;	   /* sighand: took a stop signal that no SIGCONT has undone */
+	struct signal_frame_info fault; /* own: last fault, for frames */
+
 	/* sleeping */
+	_Atomic bool in_guest;	   /* a kick must interrupt the platform context */
+	bool exiting;		   /* own: the run loop leaves */
 	_Atomic u32 wake;	   /* futex word of task_block */
 
 	/* vfork: the parent waits until the child execs or exits */
 	struct vfork_done *vfork_done; /* own */
 	int exit_code;		   /* wait status of this task */
-	struct ptrace_state *ptrace;   /* tasklist: NULL unless traced */
-	struct seccomp_filter *seccomp; /* own; guest's own filters */
-	u32 seccomp_mode;
+	struct ptrace_state *ptrace;   /* tasklist and sighand to write: NULL unless traced */
+	struct list tracees;	   /* tasklist: ptrace_state.node of those whom this task traces */
+	struct seccomp_filter *seccomp; /* lock; guest's own filters, sentry/task/seccomp_guest.h */
+	_Atomic u32 seccomp_mode;
 
 	/* accounting */
 	u64 start_time_ns;
-	_Atomic u64 sys_ns;	   /* time in handlers */
+	_Atomic u64 sys_tsc;	   /* time in handlers without sleep, in TSC ticks; read by task_cpu_times */
+	u64 block_tsc;		   /* own: asleep since the handler began */
+	u64 final_utime_ns, final_stime_ns; /* tasklist: once exited */
 	u64 minflt, majflt;	   /* own */
 	u64 nvcsw, nivcsw;
 	/* per-task scratch memory for handlers: no allocation on hot paths */
@@ -242,6 +258,11 @@ void task_kick(struct task *t);
 
 /* ---- life ---- */
 
+/* Guest tasks alive at once; the host's own limits may be lower. Beyond: -EAGAIN. */
+#define TASK_COUNT_MAX 16384
+struct pid_table *pid_table_new(void); /* by boot; NULL: no memory */
+void pid_table_free(struct pid_table *pt);
+
 struct clone_args_k {
 	u64 flags; /* CLONE_* without the exit signal */
 	uaddr pidfd, child_tid, parent_tid;
@@ -267,6 +288,13 @@ void task_exec_commit(struct task *t, struct mm *mm, const struct user_regs_stru
 		      const char *comm, const struct cred *cred);
 /* Snapshot of credentials; a reference. */
 const struct cred *task_get_cred(struct task *t);
+/* nsproxy with one namespace replaced; takes the references. NULL: no memory. */
+struct nsproxy *nsproxy_new(struct mount_ns *mnt, struct uts_ns *uts);
+struct uts_ns *uts_ns_new(const char *nodename, const char *domainname);
+struct uts_ns *uts_ns_get(struct uts_ns *u);
+void uts_ns_put(struct uts_ns *u);
+void task_set_ns(struct task *t, struct nsproxy *ns); /* own task; takes the reference */
+struct nsproxy *task_get_ns(struct task *t);	      /* a reference or NULL; any thread */
 void task_set_cred(struct task *t, const struct cred *cred); /* own task; takes the reference */
 struct mm *task_get_mm(struct task *t);		 /* a reference or NULL; any thread */
 struct fs_context *task_get_fs(struct task *t);	 /* likewise */

@@ -1,0 +1,110 @@
+/*
+ * sentry/task/internal.h: what the files of sentry/task and sentry/signal share
+ * among themselves.
+ *
+ * Lock order: tasklist > sighand > task.lock. A group's list of tasks changes
+ * under tasklist and sighand both, so either suffices to read it. References
+ * are never put under the tasklist lock when the put could be the last: the
+ * put_later list below collects them.
+ */
+#ifndef MINISENTRY_SENTRY_TASK_INTERNAL_H
+#define MINISENTRY_SENTRY_TASK_INTERNAL_H
+
+#include "base/avl.h"
+#include "sentry/kernel/kernel.h"
+#include "sentry/task/task.h"
+
+#define TASK_STACK_SIZE (256UL << 10)
+/* After a wrap, low numbers stay with the programs that booted, as in Linux. */
+#define PID_RESERVED 300
+
+/* ---- pid.c: numbers. All under the tasklist lock. ---- */
+struct pid_entry {
+	struct avl_node node;
+	int nr;
+	bool reserved; /* allocated, its task not yet published */
+	struct task *task;	     /* holds a reference */
+	struct thread_group *tg;     /* holds a reference until reaped */
+	struct process_group *pgrp;  /* no reference: leaves with its last member */
+	struct session *session;     /* likewise */
+};
+struct pid_table {
+	struct avl_root root;
+	int last;
+	u32 entry_count;
+	_Atomic u32 threads; /* sentry threads of tasks; futex word of kernel_kill_all */
+	u32 tasks;	     /* published and not yet exited */
+};
+struct pid_entry *pid_lookup(struct kernel *k, int nr);
+/* The first entry with nr > after, or NULL. */
+struct pid_entry *pid_next(struct kernel *k, int after);
+/* want 0: the next free number. -EAGAIN, -EEXIST, -ENOMEM. */
+int pid_alloc(struct kernel *k, int want, struct pid_entry **ret);
+/* Frees the entry once nothing refers to it. */
+void pid_entry_drop(struct kernel *k, struct pid_entry *e);
+
+/* ---- task.c ---- */
+struct task *task_new(struct kernel *k, struct thread_group *tg);
+struct thread_group *thread_group_new(struct kernel *k, int tgid, struct sighand *sh);
+/* Takes the task out of its group and the pid table; returns the table's reference for a later put. */
+struct task *task_unhash_locked(struct task *t);
+/* Leaves mm, fs, fds, ns (exit, failed clone). Own thread or not yet started. */
+void task_drop_resources(struct task *t);
+void task_install_mm(struct task *t, struct mm *mm); /* takes the reference, adds a user */
+
+/* ---- group.c ---- */
+/* Under tasklist: puts tg into pgrp pgid of its session, making it if needed. *ret_old: put it later. */
+int pgrp_join_locked(struct thread_group *tg, int pgid, struct session *s, struct process_group **ret_old);
+void pgrp_leave_locked(struct thread_group *tg, struct process_group **ret_old);
+/* No member has a parent outside the group but in its session (ignoring `without`). tasklist. */
+bool pgrp_orphaned_locked(struct process_group *pg, struct thread_group *without);
+/* SIGHUP and SIGCONT to the group if it is becoming orphaned with stopped members. tasklist. */
+void pgrp_kill_if_orphaned_locked(struct process_group *pg, struct session *s, struct thread_group *dying);
+
+/* ---- run.c ---- */
+void task_run(struct task *t);
+/* The end of a task's thread; in exit.c. */
+void task_finish(struct task *t);
+void task_thread_gone(struct kernel *k);
+
+/* ---- clone.c ---- */
+struct vfork_done {
+	struct refs refs;
+	_Atomic bool done;
+	struct task *waiter; /* holds a reference */
+};
+void vfork_release(struct task *t); /* the child execs or exits */
+
+/* ---- exit.c / wait.c ---- */
+/* A group without live tasks: removes it and its leader from every list. tasklist; puts happen later. */
+struct reap {
+	struct task *leader;
+	struct thread_group *tg;
+	struct process_group *pgrp;
+};
+void thread_group_reap_locked(struct thread_group *tg, struct reap *ret);
+void reap_put(struct reap *r);
+/* Tells the parent of a state change (CLD_STOPPED, CLD_CONTINUED). tasklist. */
+void notify_parent_stop_locked(struct thread_group *tg, int cld);
+/* The death of tg. True when nobody will wait for it (reap now). tasklist. */
+bool notify_parent_exit_locked(struct thread_group *tg);
+u64 tsc_to_ns(u64 ticks);
+static inline u64 tsc_now(void)
+{
+	return __builtin_ia32_rdtsc();
+}
+
+/* ---- signal ---- */
+/* Sends with tg's sighand lock held. */
+int signal_send_locked(struct task *t, struct thread_group *tg, const siginfo_t *info);
+/* Sets t's hint from the queues; sighand held. */
+void signal_recalc_locked(struct task *t);
+/* Every other thread of tg must leave; sighand held. */
+void signal_kill_others_locked(struct thread_group *tg, struct task *except);
+bool signal_begin_group_exit_locked(struct thread_group *tg, int status, struct task *self);
+/* A thread leaves while the group is stopping: may complete the stop. tasklist + sighand not held. */
+void signal_stop_recheck(struct thread_group *tg);
+/* Participates in a group stop; called with the sighand locked, returns with it unlocked. */
+void signal_group_stop(struct task *t, struct sighand *sh);
+
+#endif
