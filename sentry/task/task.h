@@ -197,6 +197,7 @@ struct task {
 	struct signal_frame_info fault; /* own: last fault, for frames */
 
 	/* sleeping */
+	_Atomic(struct task *) futex_wake_next; /* futex wake lists: NULL when on none */
 	_Atomic bool in_guest;	   /* a kick must interrupt the platform context */
 	bool exiting;		   /* own: the run loop leaves */
 	_Atomic u32 wake;	   /* futex word of task_block */
