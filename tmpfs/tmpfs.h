@@ -23,6 +23,7 @@ struct tmpfs_options {
 	u32 acct_id;
 	const char *source;
 	bool allow_any_xattr; /* overlay upper layers: trusted.* etc. for the sentry itself */
+	bool own_store;	       /* the file system frees the store when it goes (not when tmpfs_new fails) */
 };
 int tmpfs_new(const struct tmpfs_options *o, struct superblock **ret);
 /* Parses mount(2) data ("size=10m,mode=1777,nr_inodes=..,uid=,gid="); half of total_memory by default. */

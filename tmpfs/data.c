@@ -1,0 +1,360 @@
+#include "tmpfs/internal.h"
+#include "base/log.h"
+#include "base/safecopy.h"
+#include <linux/fs.h>
+#include <stdlib.h>
+
+
+void tmpfs_data_init(struct tmpfs_data *d)
+{
+	d->mappable.ops = &tmpfs_mappable_ops;
+	rwlock_init(&d->lock, RANK_MAPPABLE, "tmpfs_data");
+	list_init(&d->mappings);
+	d->append_next = UINT64_MAX;
+	d->fault_next = UINT64_MAX;
+}
+
+void tmpfs_data_destroy(struct tmpfs_data *d)
+{
+	ASSERT(list_empty(&d->mappings));
+	rwlock_wrlock(&d->lock);
+	data_drop_window(d);
+	rwlock_unlock(&d->lock);
+	extents_release(d, &d->extents);
+	rwlock_destroy(&d->lock);
+}
+
+void data_drop_window(struct tmpfs_data *d)
+{
+	struct mem_range w = d->window;
+
+	if (w.start == w.end)
+		return;
+	d->window = (struct mem_range){ 0, 0 };
+	memfile_put(data_sb(d)->memory, w);
+}
+
+/* Inserts a charged, referenced range; on failure gives both back. */
+static int insert_or_release(struct tmpfs_data *d, u64 start, struct mem_range r)
+{
+	struct tmpfs_sb *s = data_sb(d);
+	int err = extent_insert(d, start, mem_range_len(r), r.start);
+
+	if (err < 0) {
+		memfile_put(s->memory, r);
+		tmpfs_uncharge(s, mem_range_len(r) >> PAGE_SHIFT);
+	}
+	return err;
+}
+
+/*
+ * Takes at most len charged bytes off the append window. The window is populated
+ * a step ahead of the writer, so a stream of small writes faults once a step.
+ */
+static s64 carve_window(struct tmpfs_data *d, u64 start, u64 len)
+{
+	struct tmpfs_sb *s = data_sb(d);
+	struct mem_range r = d->window;
+	int err;
+
+	r.end = MIN(r.end, r.start + len);
+	if (!s->memory->disk_backed && r.end > d->window_populated) {
+		u64 from = MAX(d->window_populated, r.start);
+		u64 to = MIN(d->window.end, MAX(r.end, from + TMPFS_WINDOW_MIN));
+
+		err = pgalloc_populate(s->store, (struct mem_range){ from, to });
+		if (err < 0)
+			return err;
+		d->window_populated = to;
+	}
+	err = extent_insert(d, start, mem_range_len(r), r.start);
+	if (err < 0)
+		return err;
+	d->window.start = r.end;
+	d->window_at = start + mem_range_len(r);
+	return (s64)mem_range_len(r);
+}
+
+/* Reserves offsets for this and the next appends. False: no window, allocate exactly. */
+static bool open_window(struct tmpfs_data *d, u64 start, u64 len)
+{
+	struct tmpfs_sb *s = data_sb(d);
+	struct pgalloc_opts opts = { .mode = PGALLOC_ALLOCATE,
+				     .dir = PGALLOC_UP,
+				     .acct_id = s->acct_id,
+				     .hint = extent_hint(d, start) };
+	u64 want = MIN(TMPFS_WINDOW_MAX, MAX(TMPFS_WINDOW_MIN, 2 * len));
+
+	if (d->append_run < 3 || len >= TMPFS_WINDOW_MAX || start + PAGE_SIZE <= d->size)
+		return false;
+	if (pgalloc_allocate(s->store, want, &opts, &d->window) < 0)
+		return false;
+	d->window_at = start;
+	d->window_populated = d->window.start;
+	return true;
+}
+
+s64 data_fill_hole(struct tmpfs_data *d, u64 start, u64 len, enum pgalloc_mode mode)
+{
+	struct tmpfs_sb *s = data_sb(d);
+	struct pgalloc_opts opts = { .mode = mode, .dir = PGALLOC_UP, .acct_id = s->acct_id };
+	struct mem_range r;
+	u64 charged;
+	s64 n;
+	int err;
+
+	rwlock_assert_write_held(&d->lock);
+	charged = tmpfs_charge_upto(s, len >> PAGE_SHIFT) << PAGE_SHIFT;
+	if (!charged)
+		return -ENOSPC;
+	d->append_run = start == d->append_next ? d->append_run + 1 : 0;
+	d->append_next = start + charged;
+	if (d->window.start != d->window.end && d->window_at != start)
+		data_drop_window(d);
+	if (d->window.start != d->window.end || open_window(d, start, charged)) {
+		n = carve_window(d, start, charged);
+		tmpfs_uncharge(s, (charged - (n > 0 ? (u64)n : 0)) >> PAGE_SHIFT);
+		d->append_next = start + (n > 0 ? (u64)n : 0);
+		return n;
+	}
+	opts.hint = extent_hint(d, start);
+	len = charged;
+	/* A memory file near its limit may still have smaller pieces. */
+	while ((err = pgalloc_allocate(s->store, len, &opts, &r)) < 0 && len > PAGE_SIZE)
+		len = MAX(PAGE_SIZE, (len / 2) & PAGE_MASK);
+	tmpfs_uncharge(s, (charged - (err < 0 ? 0 : len)) >> PAGE_SHIFT);
+	if (err < 0)
+		return err;
+	err = insert_or_release(d, start, r);
+	return err < 0 ? err : (s64)len;
+}
+
+void data_zero_allocated(struct tmpfs_data *d, u64 off, u64 len)
+{
+	static const char zeroes[PAGE_SIZE];
+	struct tmpfs_sb *s = data_sb(d);
+	u64 end = off + len;
+
+	rwlock_assert_write_held(&d->lock);
+	while (off < end) {
+		struct extent *e = extent_find(d, off);
+		u64 n, mem, avail;
+		void *p;
+
+		if (!e || e->node.key >= end)
+			return;
+		off = MAX(off, e->node.key);
+		n = MIN(MIN(end, extent_end(e)) - off, PAGE_SIZE);
+		mem = e->mem + (off - e->node.key);
+		if (s->memory->disk_backed) {
+			pgalloc_write(s->store, mem, zeroes, n);
+		} else if ((p = s->memory->ops->map(s->memory, mem, &avail))) {
+			n = MIN(n, avail);
+			safe_memzero(p, n);
+		}
+		off += n;
+	}
+}
+
+/* ---- read ---- */
+
+/* Copies [off, off+n) of one extent into dst. Bytes or -errno when none. */
+static ssize_t read_extent(struct tmpfs_data *d, struct extent *e, u64 off, u64 n, struct kiov *dst)
+{
+	struct tmpfs_sb *s = data_sb(d);
+	u64 mem = e->mem + (off - e->node.key), avail;
+	struct iovec seg;
+	void *p;
+	int err;
+
+	n = MIN(n, extent_end(e) - off);
+	if (!s->memory->disk_backed) {
+		p = s->memory->ops->map(s->memory, mem, &avail);
+		return p ? kiov_put(dst, p, MIN(n, avail)) : -ENOMEM;
+	}
+	if (!kiov_peek(dst, &seg))
+		return 0;
+	n = MIN(n, seg.iov_len);
+	err = pgalloc_read(s->store, mem, seg.iov_base, n);
+	if (err < 0)
+		return err;
+	kiov_advance(dst, n);
+	return (ssize_t)n;
+}
+
+ssize_t tmpfs_read(struct file *f, struct kiov *dst, u64 offset, int flags)
+{
+	struct tmpfs_data *d = &tmpfs_inode(f->inode)->data;
+	u64 done = 0, len;
+	ssize_t n = 0;
+
+	rwlock_rdlock(&d->lock);
+	len = offset < d->size ? MIN(dst->remaining, d->size - offset) : 0;
+	while (done < len) {
+		u64 off = offset + done, left = len - done;
+		struct extent *e = extent_find(d, off);
+
+		if (!e || e->node.key >= off + left)
+			n = kiov_zero(dst, left);
+		else if (e->node.key > off)
+			n = kiov_zero(dst, e->node.key - off);
+		else
+			n = read_extent(d, e, off, left, dst);
+		if (n <= 0)
+			break;
+		done += (u64)n;
+	}
+	rwlock_unlock(&d->lock);
+	return done || n >= 0 ? (ssize_t)done : n;
+}
+
+/* ---- write ---- */
+
+static ssize_t write_extent(struct tmpfs_data *d, struct extent *e, u64 off, u64 n, struct kiov *src)
+{
+	struct tmpfs_sb *s = data_sb(d);
+	u64 mem = e->mem + (off - e->node.key), avail;
+	struct iovec seg;
+	void *p;
+	int err;
+
+	n = MIN(n, extent_end(e) - off);
+	if (!s->memory->disk_backed) {
+		p = s->memory->ops->map(s->memory, mem, &avail);
+		return p ? kiov_get(src, p, MIN(n, avail)) : -ENOMEM;
+	}
+	if (!kiov_peek(src, &seg))
+		return 0;
+	n = MIN(n, seg.iov_len);
+	err = pgalloc_write(s->store, mem, seg.iov_base, n);
+	if (err < 0)
+		return err;
+	kiov_advance(src, n);
+	return (ssize_t)n;
+}
+
+/* Bytes of [off, off+len) written, allocating; -errno when none. lock held for write. */
+static ssize_t write_locked(struct tmpfs_data *d, struct kiov *src, u64 offset, u64 len)
+{
+	enum pgalloc_mode mode = len > PAGE_SIZE ? PGALLOC_POPULATE : PGALLOC_ALLOCATE;
+	u64 done = 0;
+	s64 n = 0;
+
+	while (done < len) {
+		u64 off = offset + done, left = len - done;
+		struct extent *e = extent_find(d, off);
+
+		if (!e || e->node.key > off) {
+			u64 start = page_down(off), end = page_up_nofail(off + left);
+
+			if (e)
+				end = MIN(end, e->node.key);
+			n = data_fill_hole(d, start, end - start, mode);
+			if (n < 0)
+				break;
+			continue;
+		}
+		n = write_extent(d, e, off, left, src);
+		if (n <= 0)
+			break;
+		done += (u64)n;
+	}
+	return done || n >= 0 ? (ssize_t)done : (ssize_t)n;
+}
+
+ssize_t tmpfs_write(struct file *f, struct kiov *src, u64 offset, int flags)
+{
+	struct tmpfs_inode *i = tmpfs_inode(f->inode);
+	struct tmpfs_data *d = &i->data;
+	bool append = flags & RWF_APPEND;
+	u64 len = src->remaining;
+	ssize_t n;
+
+	if (!len)
+		return 0;
+	if (atomic_load_explicit(&i->has_capability_xattr, memory_order_relaxed))
+		tmpfs_drop_capability_xattr(i);
+	rwlock_wrlock(&d->lock);
+	if (append)
+		offset = d->size;
+	n = -EPERM;
+	if (d->seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))
+		goto out;
+	n = -EFBIG;
+	if (offset >= TMPFS_MAX_SIZE - PAGE_SIZE)
+		goto out;
+	len = MIN(len, TMPFS_MAX_SIZE - PAGE_SIZE - offset);
+	if ((d->seals & F_SEAL_GROW) && offset + len > d->size) {
+		/* As Linux: the part up to the page of the end is written, beyond it nothing is. */
+		n = -EPERM;
+		if (offset >= d->size)
+			goto out;
+		len = d->size - offset;
+	}
+	/* A mapping may have dirtied the tail of the last page, which now becomes part of the file. */
+	if (offset > d->size && !page_aligned(d->size))
+		data_zero_allocated(d, d->size, MIN(offset, page_up_nofail(d->size)) - d->size);
+	n = write_locked(d, src, offset, len);
+	if (n > 0 && offset + (u64)n > d->size)
+		d->size = offset + (u64)n;
+out:
+	rwlock_unlock(&d->lock);
+	return n;
+}
+
+/* ---- size ---- */
+
+int tmpfs_truncate(struct tmpfs_data *d, u64 size)
+{
+	struct ktree removed = { 0 };
+	u64 old, keep;
+	int err = 0;
+
+	if (size > TMPFS_MAX_SIZE)
+		return -EFBIG;
+	keep = page_up_nofail(size);
+	rwlock_wrlock(&d->lock);
+	old = d->size;
+	if ((size < old && (d->seals & F_SEAL_SHRINK)) || (size > old && (d->seals & F_SEAL_GROW)))
+		err = -EPERM;
+	if (!err && size <= old) {
+		data_drop_window(d);
+		err = extent_remove(d, keep, UINT64_MAX & PAGE_MASK, &removed);
+		data_zero_allocated(d, size, keep - size);
+	} else if (!err) {
+		data_zero_allocated(d, old, MIN(size, page_up_nofail(old)) - old);
+	}
+	if (!err)
+		d->size = size;
+	rwlock_unlock(&d->lock);
+	if (!err && size < old)
+		tmpfs_invalidate(d, keep, UINT64_MAX & PAGE_MASK, true);
+	extents_release(d, &removed);
+	return err;
+}
+
+s64 tmpfs_seek(struct file *f, s64 offset, int whence)
+{
+	struct tmpfs_data *d = &tmpfs_inode(f->inode)->data;
+	struct extent *e;
+	s64 pos = -ENXIO;
+	u64 off = (u64)offset;
+
+	if (whence != SEEK_DATA && whence != SEEK_HOLE)
+		return vfs_generic_seek(f, offset, whence, d->size);
+	rwlock_rdlock(&d->lock);
+	if (offset < 0 || off >= d->size)
+		goto out;
+	e = extent_find(d, off);
+	if (whence == SEEK_DATA) {
+		if (e && e->node.key < d->size)
+			pos = (s64)MAX(off, e->node.key);
+		goto out;
+	}
+	for (; e && e->node.key <= off; e = extent_find(d, off))
+		off = extent_end(e);
+	pos = (s64)MIN(off, d->size);
+out:
+	rwlock_unlock(&d->lock);
+	return pos;
+}

@@ -1,0 +1,156 @@
+#include "tmpfs/internal.h"
+
+static struct tmpfs_data *to_data(struct mappable *m)
+{
+	return container_of(m, struct tmpfs_data, mappable);
+}
+
+static void map_get(struct mappable *m)
+{
+	inode_get(&data_inode(to_data(m))->inode);
+}
+
+static void map_put(struct mappable *m)
+{
+	inode_put(&data_inode(to_data(m))->inode);
+}
+
+/* The part of e around `page` that the caller can use, with a reference. lock held. */
+static void fill_translation(struct tmpfs_data *d, struct extent *e, u64 want_start, u64 want_end,
+			     struct translation *ret)
+{
+	struct tmpfs_sb *s = data_sb(d);
+	u64 end = MIN(MIN(extent_end(e), want_end), page_up_nofail(d->size));
+
+	ret->file = s->memory;
+	ret->offset = MAX(e->node.key, want_start);
+	ret->range.start = e->mem + (ret->offset - e->node.key);
+	ret->range.end = ret->range.start + (end - ret->offset);
+	ret->writable = true;
+	memfile_get(s->memory, ret->range);
+}
+
+/*
+ * How much to allocate for a fault at `page`: a page, and more once faults walk
+ * the file in order. A scattered toucher pays for what it touches only.
+ */
+static u64 fault_window(struct tmpfs_data *d, u64 page)
+{
+	u32 shift;
+
+	d->fault_run = page == d->fault_next ? d->fault_run + 1 : 0;
+	shift = d->fault_run < 4 ? 0 : MIN(d->fault_run - 3, 9u);
+	return MIN(PAGE_SIZE << shift, TMPFS_FAULT_WINDOW_MAX);
+}
+
+static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 want_end,
+			 bool for_write, struct translation *ret)
+{
+	struct tmpfs_data *d = to_data(m);
+	u64 page = page_down(offset), len, limit;
+	struct extent *e;
+	s64 n = -EFAULT;
+
+	rwlock_rdlock(&d->lock);
+	if (page < d->size) {
+		e = extent_find(d, page);
+		if (e && e->node.key <= page) {
+			fill_translation(d, e, want_start, want_end, ret);
+			rwlock_unlock(&d->lock);
+			return 0;
+		}
+	}
+	rwlock_unlock(&d->lock);
+
+	rwlock_wrlock(&d->lock);
+	if (page >= d->size)
+		goto out;
+	e = extent_find(d, page);
+	if (!e || e->node.key > page) {
+		limit = MIN(want_end, page_up_nofail(d->size));
+		if (e)
+			limit = MIN(limit, e->node.key);
+		len = MIN(fault_window(d, page), limit - page);
+		n = data_fill_hole(d, page, len, PGALLOC_ALLOCATE);
+		if (n < 0)
+			goto out;
+		d->fault_next = page + (u64)n;
+		e = extent_find(d, page);
+	}
+	fill_translation(d, e, want_start, want_end, ret);
+	n = 0;
+out:
+	rwlock_unlock(&d->lock);
+	return n < 0 ? (int)n : 0;
+}
+
+static int map_add(struct mappable *m, struct mapping *mapping)
+{
+	struct tmpfs_data *d = to_data(m);
+	bool writes = mapping->shared && mapping->writable;
+	int err = 0;
+
+	rwlock_wrlock(&d->lock);
+	if (writes && (d->seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))) {
+		err = -EPERM;
+	} else {
+		list_push_back(&d->mappings, &mapping->node);
+		d->writable_mappings += writes;
+	}
+	rwlock_unlock(&d->lock);
+	return err;
+}
+
+static void map_remove(struct mappable *m, struct mapping *mapping)
+{
+	struct tmpfs_data *d = to_data(m);
+
+	rwlock_wrlock(&d->lock);
+	list_del(&mapping->node);
+	d->writable_mappings -= mapping->shared && mapping->writable;
+	rwlock_unlock(&d->lock);
+}
+
+static void map_identify(struct mappable *m, u32 *ret_dev_major, u32 *ret_dev_minor, u64 *ret_ino)
+{
+	struct inode *i = &data_inode(to_data(m))->inode;
+
+	*ret_dev_major = i->sb->dev_major;
+	*ret_dev_minor = i->sb->dev_minor;
+	*ret_ino = i->ino;
+}
+
+const struct mappable_ops tmpfs_mappable_ops = {
+	.get = map_get,
+	.put = map_put,
+	.translate = map_translate,
+	.add = map_add,
+	.remove = map_remove,
+	.identify = map_identify,
+};
+
+/*
+ * A cursor in the list marks the place while the lock is dropped for each call;
+ * its empty range meets no other walker's.
+ */
+void tmpfs_invalidate(struct tmpfs_data *d, u64 start, u64 end, bool private_too)
+{
+	struct mapping cursor = { .start = 0, .end = 0 };
+
+	rwlock_wrlock(&d->lock);
+	list_push_front(&d->mappings, &cursor.node);
+	while (cursor.node.next != &d->mappings) {
+		struct mapping *m = list_first(&cursor.node, struct mapping, node);
+
+		list_del(&cursor.node);
+		list_push_front(&m->node, &cursor.node);
+		if (m->start >= end || m->end <= start || !m->tryget(m))
+			continue;
+		rwlock_unlock(&d->lock);
+		m->invalidate(m, MAX(start, m->start), MIN(end, m->end), private_too);
+		m->put(m);
+		rwlock_wrlock(&d->lock);
+	}
+	list_del(&cursor.node);
+	rwlock_unlock(&d->lock);
+}
