@@ -1,71 +1,84 @@
 #include "base/host_sync.h"
-
 #include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
+#include <sched.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Sanitizers put more on a stack than plain builds. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define STACK_FACTOR 8
-#else
-#define STACK_FACTOR 1
-#endif
+#define NSEC_PER_SEC 1000000000LL
 
-int host_futex_wait(_Atomic u32 *word, u32 expected, u64 deadline_ns)
+static struct timespec to_timespec(s64 ns)
 {
-	struct timespec ts, *tp = NULL;
+	return (struct timespec){ .tv_sec = ns / NSEC_PER_SEC, .tv_nsec = ns % NSEC_PER_SEC };
+}
 
-	if (deadline_ns != UINT64_MAX) {
-		ts.tv_sec = (time_t)(deadline_ns / 1000000000);
-		ts.tv_nsec = (long)(deadline_ns % 1000000000);
-		tp = &ts;
-	}
-	if (syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected, tp, NULL,
-		    FUTEX_BITSET_MATCH_ANY) < 0)
+int host_futex_wait(_Atomic u32 *word, u32 expected, s64 timeout_ns, bool private)
+{
+	struct timespec ts = to_timespec(timeout_ns < 0 ? 0 : timeout_ns);
+	int op = FUTEX_WAIT | (private ? FUTEX_PRIVATE_FLAG : 0);
+
+	if (syscall(SYS_futex, word, op, expected, timeout_ns < 0 ? NULL : &ts, NULL, 0) < 0)
 		return -errno;
 	return 0;
 }
 
-int host_futex_wake(_Atomic u32 *word, int count)
+int host_futex_wake(_Atomic u32 *word, int count, bool private)
 {
-	long r = syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, count, NULL, NULL, 0);
+	int op = FUTEX_WAKE | (private ? FUTEX_PRIVATE_FLAG : 0);
+	long n = syscall(SYS_futex, word, op, count, NULL, NULL, 0);
 
-	return r < 0 ? -errno : (int)r;
+	return n < 0 ? -errno : (int)n;
+}
+
+int host_eventfd(void)
+{
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int host_eventfd_read(int fd, u64 *ret)
+{
+	u64 v;
+	ssize_t n;
+
+	do
+		n = read(fd, &v, sizeof(v));
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	*ret = v;
+	return 0;
+}
+
+int host_eventfd_write(int fd, u64 value)
+{
+	ssize_t n;
+
+	do
+		n = write(fd, &value, sizeof(value));
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : 0;
+}
+
+int host_poll(struct pollfd *fds, size_t count, s64 timeout_ns)
+{
+	struct timespec ts = to_timespec(timeout_ns < 0 ? 0 : timeout_ns);
+	int n = ppoll(fds, count, timeout_ns < 0 ? NULL : &ts, NULL);
+
+	return n < 0 ? -errno : n;
 }
 
 u64 host_clock_ns(clockid_t clock)
 {
-	struct timespec ts = { 0, 0 };
+	struct timespec ts;
 
-	clock_gettime(clock, &ts);
-	return (u64)ts.tv_sec * 1000000000 + (u64)ts.tv_nsec;
+	if (clock_gettime(clock, &ts) < 0)
+		return 0;
+	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
 }
 
-u64 host_thread_cpu_ns(void)
+void host_yield(void)
 {
-	return host_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-}
-
-int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size)
-{
-	static const int own_faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT };
-	sigset_t all, old;
-	pthread_attr_t attr;
-	pthread_t thread;
-	int r = pthread_attr_init(&attr);
-
-	if (r)
-		return -r;
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, stack_size * STACK_FACTOR);
-	sigfillset(&all);
-	for (size_t i = 0; i < ARRAY_SIZE(own_faults); i++)
-		sigdelset(&all, own_faults[i]);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	r = pthread_create(&thread, &attr, fn, arg);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	return -r;
+	sched_yield();
 }

@@ -1,31 +1,30 @@
 /*
- * base/host_sync.h: futexes, clocks and threads of the host.
+ * base/host_sync.h: futexes, eventfds, polling and clocks of the host.
  *
- * Results are 0 or positive, or -errno. Futexes are process-private.
+ * Results are 0 or positive, or -errno.
  */
 #ifndef MINISENTRY_BASE_HOST_SYNC_H
 #define MINISENTRY_BASE_HOST_SYNC_H
 
 #include "base/types.h"
+#include <poll.h>
 #include <time.h>
 
-/*
- * Sleeps while *word == expected, at most until deadline_ns (CLOCK_MONOTONIC,
- * absolute; UINT64_MAX: no limit). 0 when woken, -EAGAIN when the word had
- * another value, -ETIMEDOUT, -EINTR. May return 0 without a wake.
- */
-int host_futex_wait(_Atomic u32 *word, u32 expected, u64 deadline_ns);
-/* Wakes at most `count` sleepers; how many. */
-int host_futex_wake(_Atomic u32 *word, int count);
+/* FUTEX_WAIT (shared between processes, or `private` to this one). timeout_ns < 0: none;
+ * relative. 0, -EAGAIN (value differs), -EINTR, -ETIMEDOUT. */
+int host_futex_wait(_Atomic u32 *word, u32 expected, s64 timeout_ns, bool private);
+/* Number woken. */
+int host_futex_wake(_Atomic u32 *word, int count, bool private);
 
-u64 host_clock_ns(clockid_t clock);
-/* CPU time of the calling thread. */
-u64 host_thread_cpu_ns(void);
+/* EFD_CLOEXEC | EFD_NONBLOCK: descriptor or -errno. */
+int host_eventfd(void);
+/* -EAGAIN when the counter is zero. */
+int host_eventfd_read(int fd, u64 *ret);
+int host_eventfd_write(int fd, u64 value);
 
-/*
- * Starts a detached thread with a small stack and a guard page; all signals are
- * blocked but those that report the thread's own faults. -EAGAIN, -ENOMEM.
- */
-int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size);
+/* timeout_ns < 0: none. Number ready, 0 on timeout, -EINTR. */
+int host_poll(struct pollfd *fds, size_t count, s64 timeout_ns);
+u64 host_clock_ns(clockid_t clock); /* 0 when the clock does not exist */
+void host_yield(void);
 
 #endif

@@ -1,0 +1,312 @@
+/*
+ * The code that runs in stubs: the mapper, the start of guest threads, and the
+ * signal entry.
+ *
+ * The mapper and a thread that is not yet confined use registers, constants and
+ * pages that are mapped read-only, and nothing else: other threads of this
+ * process run guest code, which may write to every writable byte at any time.
+ * From the guest filter on, a thread is the guest's, and nothing that it does
+ * is trusted.
+ */
+#include "platform/stub/abi.h"
+#include <asm/unistd_64.h>
+
+#define FUTEX_WAIT 0
+#define FUTEX_WAKE 1
+#define ARCH_SET_GS 0x1001
+#define ARCH_SET_FS 0x1002
+#define ARCH_GET_FS 0x1003
+#define ARCH_GET_GS 0x1004
+#define CPUNODE_SELECTOR 0x7b
+
+	.section .header, "a", @progbits
+	.globl stub_header
+	.hidden stub_header
+stub_header:
+	.quad STUB_MAGIC
+	.quad zygote_main
+	.quad signal_entry
+	.quad signal_restorer
+	.quad ptrace_ready
+	.quad exit_gadget
+	.quad stub_end
+
+	.text
+/* mapper_main: this address space's mapper. Signals blocked, filter F0 in force. Never returns. */
+	.globl mapper_main
+	.hidden mapper_main
+mapper_main:
+	mov $__NR_munmap, %eax
+	movabs $STUB_STACK, %rdi
+	mov $STUB_STACK_SIZE, %esi
+	syscall
+	xor %esp, %esp
+	xor %ebx, %ebx			/* sequence number of the last command */
+	movabs $STUB_CMD, %rbp
+mapper_loop:
+	mov CMD_SEQ(%rbp), %eax
+	cmp %ebx, %eax
+	jne mapper_command
+	mov $__NR_futex, %eax
+	mov %rbp, %rdi
+	mov $FUTEX_WAIT, %esi
+	mov %ebx, %edx
+	lea mapper_timeout(%rip), %r10
+	xor %r8d, %r8d
+	xor %r9d, %r9d
+	syscall
+	cmp $-110, %rax			/* ETIMEDOUT */
+	jne mapper_loop
+	/* Nothing to do for a while: is our sentry still there? */
+	mov $__NR_getppid, %eax
+	syscall
+	movabs $STUB_CONFIG, %rcx
+	cmp CONFIG_SENTRY_PID(%rcx), %rax
+	je mapper_loop
+	jmp stub_die
+
+mapper_command:
+	mov %eax, %ebx
+	mov CMD_KIND(%rbp), %eax
+	cmp $CMD_KIND_THREAD, %eax
+	je mapper_thread
+	cmp $CMD_KIND_BATCH, %eax
+	jne stub_die
+	mov CMD_COUNT(%rbp), %r13d
+	lea CMD_OPS(%rbp), %r14
+	xor %r15d, %r15d
+1:	cmp %r13d, %r15d
+	jae 2f
+	mov 0x00(%r14), %rax
+	mov 0x08(%r14), %rdi
+	mov 0x10(%r14), %rsi
+	mov 0x18(%r14), %rdx
+	mov 0x20(%r14), %r10
+	mov 0x28(%r14), %r8
+	mov 0x30(%r14), %r9
+	syscall
+	cmp $-4095, %rax
+	jae 3f
+	add $CMD_OP_SIZE, %r14
+	inc %r15d
+	jmp 1b
+2:	xor %r13d, %r13d
+	jmp mapper_report
+3:	/* errno | index << 16 | ERROR */
+	neg %eax
+	mov %eax, %r13d
+	shl $16, %r15
+	or %r15, %r13
+	bts $DONE_ERROR_BIT, %r13
+	jmp mapper_report
+
+mapper_thread:
+	mov CMD_SLOT(%rbp), %r12
+	mov $__NR_clone, %eax
+	mov $STUB_THREAD_FLAGS, %edi
+	xor %esi, %esi
+	xor %edx, %edx
+	lea CTX_WORD(%r12), %r10
+	xor %r8d, %r8d
+	syscall
+	test %rax, %rax
+	jz thread_start
+	mov %rax, %r13
+	cmp $-4095, %rax
+	jb mapper_report
+	xor %r15d, %r15d
+	jmp 3b
+
+/* Sends r13, a bit a write: the eventfd adds them up. The sources are constants. */
+mapper_report:
+	test %r13, %r13
+	jz 2f
+	bsf %r13, %rax
+	lea -1(%r13), %rcx
+	and %rcx, %r13
+	lea report_bits(%rip), %rsi
+	lea (%rsi, %rax, 8), %rsi
+	mov $__NR_write, %eax
+	mov $STUB_FD_DONE, %edi
+	mov $8, %edx
+	syscall
+	cmp $8, %rax
+	jne stub_die
+	jmp mapper_report
+2:	lea report_bits + 8 * DONE_BIT(%rip), %rsi
+	mov $__NR_write, %eax
+	mov $STUB_FD_DONE, %edi
+	mov $8, %edx
+	syscall
+	cmp $8, %rax
+	jne stub_die
+	jmp mapper_loop
+
+stub_die:
+	mov $__NR_exit_group, %eax
+	mov $1, %edi
+	syscall
+	hlt
+
+/*
+ * A new guest thread: rbp STUB_CMD, r12 its slot; signals blocked, filter F0.
+ * Whatever happens, no guest instruction runs before F1 is in force.
+ */
+thread_start:
+	movabs $STUB_CONFIG, %r14
+	cmpl $0, CONFIG_PTRACE(%r14)
+	jne ptrace_thread
+	mov $__NR_seccomp, %eax
+	mov $1, %edi			/* SECCOMP_SET_MODE_FILTER */
+	xor %esi, %esi
+	lea CONFIG_PROG_GUEST(%r14), %rdx
+	syscall
+	test %rax, %rax
+	jnz stub_die
+	/* The sentry has put a signal frame in the slot; its turn comes first. */
+	mov CTX_WORD(%r12), %eax
+	jmp wait_turn
+
+ptrace_thread:
+	mov $__NR_sigaltstack, %eax
+	lea CMD_ALTSTACK(%rbp), %rdi
+	xor %esi, %esi
+	syscall
+	test %rax, %rax
+	jnz stub_die
+	mov $__NR_rt_sigprocmask, %eax
+	mov $2, %edi			/* SIG_SETMASK */
+	lea CONFIG_SIGMASK(%r14), %rsi
+	xor %edx, %edx
+	mov $8, %r10d
+	syscall
+	test %rax, %rax
+	jnz stub_die
+1:	cmpl $0, CMD_GO(%rbp)		/* until the tracer has seized us */
+	jne 2f
+	mov $__NR_futex, %eax
+	lea CMD_GO(%rbp), %rdi
+	xor %esi, %esi
+	xor %edx, %edx
+	xor %r10d, %r10d
+	syscall
+	jmp 1b
+2:	mov $__NR_seccomp, %eax
+	mov $1, %edi
+	xor %esi, %esi
+	lea CONFIG_PROG_GUEST(%r14), %rdx
+	syscall
+	test %rax, %rax
+	jnz stub_die
+	int3				/* stops; the sentry takes over with its registers */
+ptrace_ready:
+	hlt
+
+exit_gadget:
+	mov $__NR_exit, %eax
+	xor %edi, %edi
+	syscall
+	hlt
+
+/*
+ * Signal entry (rdi signo, rsi siginfo, rdx ucontext), on the thread's
+ * alternate stack, all signals blocked. Says where the ucontext is, hands over,
+ * waits for its turn, returns through the frame as the sentry left it.
+ * Under ptrace the sentry stops us at the first instruction and never goes on.
+ */
+signal_entry:
+	mov %rsp, %r12
+	and $-STUB_SLOT_SIZE, %r12
+	mov %edx, %eax
+	sub %r12d, %eax
+	mov %eax, CTX_UC(%r12)
+	movabs $STUB_CONFIG, %r14
+	cmpl $0, CONFIG_FSGSBASE(%r14)
+	je 1f
+	rdfsbase %rax
+	mov %rax, CTX_FS(%r12)
+	rdgsbase %rax
+	mov %rax, CTX_GS(%r12)
+	jmp 2f
+1:	mov $__NR_arch_prctl, %eax
+	mov $ARCH_GET_FS, %edi
+	lea CTX_FS(%r12), %rsi
+	syscall
+	mov $__NR_arch_prctl, %eax
+	mov $ARCH_GET_GS, %edi
+	lea CTX_GS(%r12), %rsi
+	syscall
+2:	mov $CPUNODE_SELECTOR, %eax
+	lsl %eax, %eax			/* cpu | node << 12, as in the vdso's getcpu */
+	mov %eax, CTX_CPU(%r12)
+	mov CTX_SPIN(%r12), %r15d	/* before the sentry may change it */
+	mov $TURN_SENTRY, %eax
+	xchg %eax, CTX_WORD(%r12)
+	test $TURN_SENTRY_SLEEPS, %eax
+	jz spin_turn
+	mov $__NR_futex, %eax
+	lea CTX_WORD(%r12), %rdi
+	mov $FUTEX_WAKE, %esi
+	mov $1, %edx
+	syscall
+spin_turn:
+	mov CTX_WORD(%r12), %eax
+	cmp $TURN_SENTRY, %eax
+	jne wait_turn
+	sub $1, %r15d
+	jb 3f
+	pause
+	jmp spin_turn
+3:	/* eax == TURN_SENTRY: say that we sleep, unless it is our turn by now */
+	mov $(TURN_SENTRY | TURN_STUB_SLEEPS), %ecx
+	lock cmpxchg %ecx, CTX_WORD(%r12)
+	jne wait_turn
+	mov %ecx, %eax
+wait_turn:	/* eax: the word as last seen */
+	cmp $TURN_STUB, %al
+	je take_turn
+	cmp $TURN_EXIT, %al
+	je exit_gadget
+	mov %eax, %edx
+	mov $__NR_futex, %eax
+	lea CTX_WORD(%r12), %rdi
+	mov $FUTEX_WAIT, %esi
+	xor %r10d, %r10d
+	syscall
+	mov CTX_WORD(%r12), %eax
+	jmp wait_turn
+take_turn:
+	movabs $STUB_CONFIG, %r14
+	cmpl $0, CONFIG_FSGSBASE(%r14)
+	je 1f
+	mov CTX_FS(%r12), %rax
+	wrfsbase %rax
+	mov CTX_GS(%r12), %rax
+	wrgsbase %rax
+	jmp 2f
+1:	mov $__NR_arch_prctl, %eax
+	mov $ARCH_SET_FS, %edi
+	mov CTX_FS(%r12), %rsi
+	syscall
+	mov $__NR_arch_prctl, %eax
+	mov $ARCH_SET_GS, %edi
+	mov CTX_GS(%r12), %rsi
+	syscall
+2:	mov CTX_UC(%r12), %eax
+	lea (%r12, %rax), %rsp
+signal_restorer:
+	mov $__NR_rt_sigreturn, %eax
+	syscall
+	hlt
+
+	.section .rodata
+	.balign 8
+mapper_timeout:
+	.quad 10, 0
+report_bits:
+	.set bit, 0
+	.rept 63
+	.quad 1 << bit
+	.set bit, bit + 1
+	.endr
+	.section .note.GNU-stack, "", @progbits
