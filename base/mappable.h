@@ -62,6 +62,8 @@ struct mappable_ops {
 	void (*remove)(struct mappable *m, struct mapping *mapping);
 	/* msync: writes dirty pages of the range to where they belong. May be NULL. */
 	int (*sync)(struct mappable *m, u64 start, u64 end);
+	/* madvise(MADV_REMOVE): frees [start, end) as fallocate(PUNCH_HOLE). May be NULL: -EOPNOTSUPP. */
+	int (*punch)(struct mappable *m, u64 start, u64 end);
 	/* For /proc/PID/maps. */
 	void (*identify)(struct mappable *m, u32 *ret_dev_major, u32 *ret_dev_minor, u64 *ret_ino);
 };

@@ -36,22 +36,26 @@ struct mm_limits {
 	bool may_lock;		      /* CAP_IPC_LOCK */
 };
 
+/* The limits that stack growth by a fault obeys; each call with limits sets them too. */
+void mm_set_limits(struct mm *mm, const struct mm_limits *limits);
+
 struct mm_config {
 	struct platform *platform;
 	struct pgalloc *memory;
 	u32 acct_id;
 };
 
-/* An empty address space with a stub. One reference. 0, -ENOMEM, -EAGAIN. */
+/* An empty address space with a stub. One reference; the caller is its first user. 0, -ENOMEM, -EAGAIN. */
 int mm_new(const struct mm_config *config, struct mm **ret);
 struct mm *mm_get(struct mm *mm);
 void mm_put(struct mm *mm); /* last: unmaps, frees */
 struct platform_as *mm_as(struct mm *mm);
-/* Several tasks may use an mm; users reaching zero (exit, exec) unmaps all at once. */
+/* Several tasks may use an mm; users reaching zero (exit, exec) unmaps all at once.
+ * mm_new and mm_fork return with one user, their caller. */
 void mm_user_get(struct mm *mm);
 void mm_user_put(struct mm *mm);
 /* The child's copy for fork: vmas copied, private pmas shared copy-on-write, both sides'
- * stubs write-protected before it returns. 0, -ENOMEM. */
+ * stubs write-protected before it returns. The exe hook is not copied. 0, -ENOMEM, -EAGAIN. */
 int mm_fork(struct mm *parent, struct mm **ret_child);
 
 /* ---- the system calls' work; handlers only decode ---- */
@@ -59,7 +63,9 @@ int mm_fork(struct mm *parent, struct mm **ret_child);
 struct mm_mmap_args {
 	u64 addr, len;
 	int prot, flags;	    /* PROT_*, MAP_* as given */
-	struct mappable *mappable;  /* NULL: anonymous; borrowed (a reference is taken) */
+	/* NULL: anonymous private; borrowed (a reference is taken). MAP_SHARED | MAP_ANONYMOUS
+	 * comes with a fresh shared-memory mappable from the caller. */
+	struct mappable *mappable;
 	u64 offset;
 	u8 max_prot;		    /* PROT_* that mprotect may ever grant (file open mode, seals) */
 	const char *name;	    /* for maps: path of the file; copied; NULL none */

@@ -104,17 +104,17 @@ int pgalloc_write(struct pgalloc *p, u64 offset, const void *src_, size_t len)
 }
 
 /* memcpy into fresh memfd pages costs a fault each; pwrite from the mapping does not. */
-static int copy_run_memory(struct pgalloc *p, struct mem_range src, u64 dst)
+static int copy_run_mapped(struct pgalloc *from, struct mem_range src, struct pgalloc *to, u64 dst)
 {
 	while (src.start < src.end) {
 		u64 chunk_len, n;
-		void *m = pgalloc_map(&p->file, src.start, &chunk_len);
+		void *m = pgalloc_map(&from->file, src.start, &chunk_len);
 		ssize_t done;
 
 		if (!m)
 			return -ENOMEM;
 		n = MIN(chunk_len, mem_range_len(src));
-		done = host_mem_pwrite(p->file.host_fd, m, n, dst);
+		done = host_mem_pwrite(to->file.host_fd, m, n, dst);
 		if (done < 0)
 			return done == -ENOSPC ? -ENOMEM : (int)done;
 		if ((u64)done < n)
@@ -125,7 +125,7 @@ static int copy_run_memory(struct pgalloc *p, struct mem_range src, u64 dst)
 	return 0;
 }
 
-static int copy_run_disk(struct pgalloc *p, struct mem_range src, u64 dst)
+static int copy_run_bounced(struct pgalloc *from, struct mem_range src, struct pgalloc *to, u64 dst)
 {
 	size_t size = 1 << 18;
 	char *bounce = malloc(size);
@@ -136,9 +136,9 @@ static int copy_run_disk(struct pgalloc *p, struct mem_range src, u64 dst)
 	while (src.start < src.end && err == 0) {
 		size_t n = MIN(size, mem_range_len(src));
 
-		err = pgalloc_read(p, src.start, bounce, n);
+		err = pgalloc_read(from, src.start, bounce, n);
 		if (err == 0)
-			err = pgalloc_write(p, dst, bounce, n);
+			err = pgalloc_write(to, dst, bounce, n);
 		src.start += n;
 		dst += n;
 	}
@@ -146,18 +146,24 @@ static int copy_run_disk(struct pgalloc *p, struct mem_range src, u64 dst)
 	return err;
 }
 
-int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_range dst)
+int pgalloc_copy_between(struct pgalloc *from, struct mem_range src, struct pgalloc *to,
+			 struct mem_range dst)
 {
 	struct mem_range run, rest = src;
 
-	while (pgalloc_next_committed(p, rest, &run)) {
-		u64 to = dst.start + (run.start - src.start);
-		int err = p->file.disk_backed ? copy_run_disk(p, run, to) :
-						copy_run_memory(p, run, to);
+	while (pgalloc_next_committed(from, rest, &run)) {
+		u64 at = dst.start + (run.start - src.start);
+		int err = from->file.disk_backed ? copy_run_bounced(from, run, to, at) :
+						   copy_run_mapped(from, run, to, at);
 
 		if (err < 0)
 			return err;
 		rest.start = run.end;
 	}
 	return 0;
+}
+
+int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_range dst)
+{
+	return pgalloc_copy_between(p, src, p, dst);
 }

@@ -344,3 +344,8 @@ u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id)
 	mutex_unlock(&p->lock);
 	return bytes;
 }
+
+u64 pgalloc_limit(const struct pgalloc *p)
+{
+	return p->limit;
+}

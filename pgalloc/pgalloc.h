@@ -88,11 +88,15 @@ int pgalloc_read(struct pgalloc *p, u64 offset, void *dst, size_t len);
 int pgalloc_write(struct pgalloc *p, u64 offset, const void *src, size_t len);
 /* Copies the committed pages of src to the (uncommitted, exclusively owned) dst of equal length. */
 int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_range dst);
+/* The same from another memory file. */
+int pgalloc_copy_between(struct pgalloc *from, struct mem_range src, struct pgalloc *to,
+			 struct mem_range dst);
 
 /* References of the page at r.start; *ret_run is the part of r, from its start, with the same count. */
 u32 pgalloc_refs(struct pgalloc *p, struct mem_range r, struct mem_range *ret_run);
 
 void pgalloc_usage(struct pgalloc *p, struct pgalloc_usage *ret);
+u64 pgalloc_limit(const struct pgalloc *p); /* as given to pgalloc_new */
 u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id); /* bytes reserved under this id */
 
 #endif
