@@ -1,0 +1,58 @@
+#include "cli/cli.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+	const char *name;
+	int (*fn)(int argc, char **argv);
+	const char *text;
+} commands[] = {
+	{ "run", cli_run, "run a program in a sandbox" },
+	{ "audit", cli_audit, "run a program and report every host system call of the sandbox" },
+	{ "doctor", cli_doctor, "say which mechanisms and protections work here, and why not" },
+	{ "syscalls", cli_syscalls, "print the table of supported system calls" },
+};
+
+int cli_error(const char *hint, const char *fmt, ...)
+{
+	va_list ap;
+
+	fputs("minisentry: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	if (hint)
+		fprintf(stderr, "  try: %s\n", hint);
+	return 125;
+}
+
+static void print_usage(FILE *out)
+{
+	fputs("Usage: minisentry COMMAND [OPTIONS] [-- PROGRAM [ARGS]]\n\n", out);
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].text);
+	fputs("\n`minisentry COMMAND --help` explains a command; `man minisentry` all of them.\n", out);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		print_usage(stderr);
+		return 125;
+	}
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+	    strcmp(argv[1], "help") == 0) {
+		print_usage(stdout);
+		return 0;
+	}
+	if (strcmp(argv[1], "--version") == 0) {
+		puts("minisentry " MINISENTRY_VERSION);
+		return 0;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (strcmp(argv[1], commands[i].name) == 0)
+			return commands[i].fn(argc - 1, argv + 1);
+	return cli_error("minisentry --help", "no command \"%s\"", argv[1]);
+}

@@ -1,0 +1,167 @@
+/* What boot needs of the host, collected before the sentry gives up its rights. */
+#include "sentry/kernel/boot.h"
+#include "base/log.h"
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#define CPUINFO_MAX (1UL << 20)
+
+int boot_error(int err, const char *hint, const char *fmt, ...)
+{
+	char text[768];
+	va_list ap;
+	size_t n;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	n = strlen(text);
+	if (err)
+		snprintf(text + n, sizeof(text) - n, ": %s", strerror(-err));
+	fprintf(stderr, "minisentry: %s\n", text);
+	if (hint)
+		fprintf(stderr, "  try: %s\n", hint);
+	return err ? err : -EINVAL;
+}
+
+static char *read_text(const char *path)
+{
+	char *buf = malloc(CPUINFO_MAX);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t len = 0;
+	ssize_t n;
+
+	while (buf && fd >= 0 && len < CPUINFO_MAX - 1 &&
+	       (n = read(fd, buf + len, CPUINFO_MAX - 1 - len)) > 0)
+		len += (size_t)n;
+	if (fd >= 0)
+		close(fd);
+	if (buf)
+		buf[len] = '\0';
+	return buf;
+}
+
+static void raise_limits(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
+		lim.rlim_cur = lim.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &lim);
+	}
+	/* The sentry's own files are memory: a limit meant for the caller's files must not kill it. */
+	if (getrlimit(RLIMIT_FSIZE, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
+		lim.rlim_cur = lim.rlim_max;
+		setrlimit(RLIMIT_FSIZE, &lim);
+	}
+	lim = (struct rlimit){ 0, 0 };
+	setrlimit(RLIMIT_CORE, &lim);
+}
+
+static int open_sources(struct run_config *config)
+{
+	for (int i = 0; i < config->mount_count; i++) {
+		struct run_mount *m = &config->mounts[i];
+		struct stat st;
+
+		m->source_fd = -1;
+		if (!m->source)
+			continue;
+		m->source_fd = open(m->source, O_PATH | O_CLOEXEC);
+		if (m->source_fd < 0 || fstat(m->source_fd, &st) < 0)
+			return boot_error(-errno, "check the path given to --ro or --rw", "cannot open %s",
+					  m->source);
+		m->source_is_dir = S_ISDIR(st.st_mode);
+	}
+	return 0;
+}
+
+static int open_overlay_store(const struct run_config *config, struct boot_host *host)
+{
+	const char *dir = config->overlay == OVERLAY_DIR ? config->overlay_dir
+			  : config->rootfs		 ? config->rootfs
+							 : "/var/tmp";
+
+	host->overlay_fd = -1;
+	if (config->overlay != OVERLAY_SELF && config->overlay != OVERLAY_DIR)
+		return 0;
+	host->overlay_fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (host->overlay_fd < 0)
+		return boot_error(-errno, "--overlay=dir=PATH with a folder that you may write, or --overlay=memory",
+				  "cannot make the overlay's file in %s", dir);
+	return 0;
+}
+
+static int open_root(const struct run_config *config, struct confine_state *state,
+		     struct boot_host *host)
+{
+	const char *root = config->rootfs ? config->rootfs : "/";
+
+	host->hidden = NULL;
+	host->cwd_fd = -1;
+	if (config->overlay == OVERLAY_NONE) {
+		/* Writes go to the host's own folder, so the read-only view cannot serve. */
+		snprintf(state->root_view_reason, sizeof(state->root_view_reason),
+			 "--overlay=none shares the root itself");
+	} else if (confine_root_view(config, state) == 0) {
+		root = "/";
+	}
+	host->root_fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (host->root_fd < 0)
+		return boot_error(-errno, "--rootfs takes a folder that holds a root file system",
+				  "cannot open root folder %s", root);
+	if (!state->root_view && !config->rootfs && config->overlay != OVERLAY_NONE) {
+		host->hidden = confine_hidden_paths(config);
+		if (!host->hidden)
+			return -ENOMEM;
+		if (confine_cwd_visible(config))
+			host->cwd_fd = open(config->caller_cwd, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	}
+	return 0;
+}
+
+int boot_host_collect(struct run_config *config, struct confine_state *state, struct boot_host *ret)
+{
+	struct boot_host host = { .root_fd = -1, .overlay_fd = -1, .tty_fd = -1, .cwd_fd = -1 };
+	struct sysinfo si;
+	int err;
+
+	raise_limits();
+	host.cpuinfo = read_text("/proc/cpuinfo");
+	if (sysinfo(&si) < 0)
+		return boot_error(-errno, NULL, "sysinfo");
+	host.memory = (u64)si.totalram * si.mem_unit;
+	err = open_sources(config);
+	if (err == 0)
+		err = open_overlay_store(config, &host);
+	if (err == 0)
+		err = open_root(config, state, &host);
+	if (err < 0)
+		return err;
+	if (isatty(0))
+		host.tty_fd = 0;
+	*ret = host;
+	return 0;
+}
+
+size_t boot_host_paths(const struct run_config *config, const struct boot_host *host,
+		       struct confine_path *paths)
+{
+	size_t n = 0;
+
+	paths[n++] = (struct confine_path){ host->root_fd, config->overlay == OVERLAY_NONE };
+	if (host->cwd_fd >= 0)
+		paths[n++] = (struct confine_path){ host->cwd_fd, false };
+	for (int i = 0; i < config->mount_count; i++)
+		if (config->mounts[i].source_fd >= 0)
+			paths[n++] = (struct confine_path){ config->mounts[i].source_fd,
+							    config->mounts[i].kind == RUN_MOUNT_RW };
+	return n;
+}
