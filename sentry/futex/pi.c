@@ -435,12 +435,12 @@ out:
 s64 futex_cmp_requeue_pi(struct task *t, uaddr from, uaddr to, bool private_, int wake, int requeue,
 			 u32 expected)
 {
-	struct requeue_pi q = { .from = from, .to = to, .requeue = requeue, .expected = expected };
+	struct requeue_pi q = { .from = from, .to = to, .requeue = MIN(requeue, INT32_MAX - 1), .expected = expected };
 	struct owner_ref owner = { 0 };
 	struct wake_list wl = { 0 };
 	s64 r;
 
-	if (wake != 1 || requeue < 0 || requeue == INT32_MAX)
+	if (wake != 1 || requeue < 0)
 		return -EINVAL;
 	r = futex_key(t, from, private_, &q.key1);
 	if (r < 0)
