@@ -40,7 +40,7 @@ void tty_put(struct tty *tty); /* NULL is fine; not under tty->lock */
 
 /*
  * A session leader's thread group dies (its last task is exiting): the foreground
- * group gets SIGHUP and SIGCONT, the terminal leaves the session. Holds no lock.
+ * group gets SIGHUP (after a hangup: the old one, and SIGCONT), the terminal leaves the session. Holds no lock.
  */
 void tty_session_leader_exit(struct kernel *k, struct thread_group *tg);
 /* tg has just become the leader of a new session (setsid): it has no controlling
@@ -70,6 +70,6 @@ void tty_vhangup(struct tty *tty);
 /* True for files of terminals (isatty), slave or master. */
 bool file_is_tty(struct file *f);
 /* Number of terminals alive: /proc/sys/kernel/pty/nr. */
-int tty_count(void);
+int tty_count(struct kernel *k);
 
 #endif
