@@ -150,11 +150,13 @@ struct inode {
 	_Atomic u32 iflags;		   /* INODE_* */
 };
 
+#define INODE_NOSEC 2U	  /* known to have no setuid bits and no file capabilities (vfs/file.c) */
 #define INODE_LINKABLE 1U /* made by O_TMPFILE without O_EXCL: link may give it its first name */
 
 struct superblock_ops {
 	int (*statfs)(struct superblock *sb, struct statfs *ret);
 	int (*sync)(struct superblock *sb); /* may be NULL */
+	/* Frees the struct too; NULL: free(sb). The vfs frees source. */
 	void (*destroy)(struct superblock *sb);
 	/* Text after the common options in /proc/mounts, e.g. ",size=64k"; may be NULL. */
 	void (*show_options)(struct superblock *sb, char *dst, size_t size);
@@ -164,6 +166,8 @@ enum {
 	SB_NO_DCACHE = 1 << 0,	 /* entries may change behind our back: look up every time (procfs) */
 	SB_REVALIDATE = 1 << 1,	 /* host may change it: the fs's lookup is asked again and ino compared */
 	SB_NEGATIVE_OK = 1 << 2, /* absent names may be cached */
+	SB_OWN_TIMES = 1 << 3,	 /* the vfs does not touch the generic times on read and write */
+	SB_READ_ONLY = 1 << 4,	 /* nothing in it can be changed: -EROFS */
 };
 
 struct superblock {
@@ -184,6 +188,8 @@ struct superblock {
 /* Initialises the generic part; the caller sets ops-specific fields. nlink 1 (2 for directories), times now. */
 void inode_init(struct inode *inode, struct superblock *sb, const struct inode_ops *ops, u64 ino,
 		const struct inode_create *how);
+/* Destroys the generic part's locks; ops->destroy calls it before freeing its struct. */
+void inode_fini(struct inode *inode);
 struct inode *inode_get(struct inode *inode);
 void inode_put(struct inode *inode);
 void superblock_init(struct superblock *sb, const struct superblock_ops *ops, const char *type,
@@ -210,6 +216,8 @@ static inline bool inode_is_reg(const struct inode *i)
 	return S_ISREG(i->type);
 }
 
+/* The inode's own getattr, or the generic one. */
+int inode_getattr(struct inode *inode, struct kstat *ret);
 /* Generic helpers for file systems that keep attributes in struct inode. */
 int vfs_generic_getattr(struct inode *inode, struct kstat *ret);
 /* Applies mode, owner, times; not size. Updates ctime. */

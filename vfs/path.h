@@ -58,6 +58,8 @@ int vfs_walk(const struct walk_context *w, const char *path, u32 flags, struct p
 /* ---- operations by path (each does walk, permission, read-only and mount checks) ---- */
 
 struct file;
+/* Linux's __FMODE_EXEC, for exec's own opens: checks MAY_EXEC instead of MAY_READ, and noexec mounts. */
+#define VFS_O_EXEC 0x20
 struct open_how_k {
 	u32 flags; /* O_* */
 	u32 mode;  /* permission bits before umask */
@@ -82,6 +84,10 @@ ssize_t vfs_readlink(const struct path *p, char *dst, size_t size);
 int vfs_getattr(const struct path *p, struct kstat *ret);
 /* Checks ownership rules (chmod, chown, utimes, truncate) against cred, then the inode's setattr. */
 int vfs_setattr(const struct path *p, const struct cred *cred, const struct iattr *attr);
+/* ftruncate: -EINVAL unless open for writing on a regular file; no permission is asked again. */
+int vfs_ftruncate(struct file *f, u64 size);
+/* fallocate with Linux's checks (-EBADF, -ESPIPE, -ENODEV, -EINVAL, -EFBIG). */
+int vfs_fallocate(struct file *f, int mode, s64 offset, s64 len, u64 fsize_limit);
 int vfs_access(const struct path *p, const struct cred *cred, int mask); /* MAY_*; read-only mounts too */
 int vfs_statfs(const struct path *p, struct statfs *ret);
 ssize_t vfs_getxattr(const struct path *p, const struct cred *cred, const char *name, void *dst, size_t size);
@@ -102,6 +108,7 @@ bool path_deleted(const struct path *p);
 int mount_ns_new(struct superblock *root_sb, u32 mount_flags, struct mount_ns **ret);
 struct mount_ns *mount_ns_get(struct mount_ns *ns);
 void mount_ns_put(struct mount_ns *ns);
+/* CLONE_NEWNS: a copy of the tree; fix1 and fix2 (the task's root and cwd; may be NULL) move to the copy. */
 int mount_ns_copy(struct mount_ns *ns, struct path *fix1, struct path *fix2, struct mount_ns **ret);
 /* The top mount on "/" (R2.3). Returns references. */
 void mount_ns_root(struct mount_ns *ns, struct path *ret);
@@ -112,6 +119,11 @@ int mount_bind(struct mount_ns *ns, const struct path *from, const struct path *
 int mount_remove(struct mount_ns *ns, const struct path *at, int umount_flags);
 int mount_remount(struct mount_ns *ns, const struct path *at, u32 flags);
 u32 mount_flags(const struct mount *m);
+/* MS_MOVE: the mount whose root is `from` goes onto `to`. -ELOOP when `to` is below it. */
+int mount_move(struct mount_ns *ns, const struct path *from, const struct path *to);
+/* pivot_root(2): new_root (a mount's root) becomes "/", the old root mount goes onto put_old (below new_root). */
+int mount_pivot_root(struct mount_ns *ns, const struct path *new_root, const struct path *put_old);
+u64 mount_ns_id(const struct mount_ns *ns); /* inode number for /proc/PID/ns/mnt */
 /* For /proc/PID/{mounts,mountinfo}: calls fn for each mount, in order. */
 struct mount_info {
 	int id, parent_id;
