@@ -1,0 +1,302 @@
+/* read, write and their vectored and positioned forms; lseek. */
+#include "sentry/sys/handlers.h"
+#include "sentry/sys/sys_file.h"
+
+#include <limits.h>
+#include <linux/fs.h>
+
+#ifndef RWF_NOAPPEND
+#define RWF_NOAPPEND 0x20
+#endif
+#define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND | RWF_NOAPPEND)
+/* A datagram must reach the file in one piece; a stream may be cut. */
+#define WHOLE_LIMIT (256UL << 10)
+
+static void signal_self(struct task *t, int sig)
+{
+	siginfo_t info;
+
+	siginfo_user(&info, sig, SI_USER, t);
+	signal_send_task(t, &info);
+}
+
+s64 sys_write_failed(struct task *t, s64 err)
+{
+	if (err == -EPIPE)
+		signal_self(t, SIGPIPE);
+	else if (err == -EFBIG && task_rlimit(t, RLIMIT_FSIZE) < INT64_MAX)
+		signal_self(t, SIGXFSZ);
+	return err;
+}
+
+int sys_check_fsize(struct task *t, u64 size)
+{
+	if (size <= task_rlimit(t, RLIMIT_FSIZE))
+		return 0;
+	signal_self(t, SIGXFSZ);
+	return -EFBIG;
+}
+
+struct transfer {
+	struct task *t;
+	struct file *f;
+	const struct sys_iov *iov;
+	bool write, positioned, whole;
+	int flags;
+	u64 offset;
+	u64 limit;
+	size_t done;
+};
+
+static ssize_t transfer_piece(void *arg, struct kiov *k)
+{
+	struct transfer *x = arg;
+	const u64 *offset = x->positioned ? &x->offset : NULL;
+	ssize_t n = x->write ? vfs_write(x->f, k, offset, x->flags, x->limit) :
+			       vfs_read(x->f, k, offset, x->flags);
+
+	if (n > 0)
+		x->offset += (u64)n;
+	return n;
+}
+
+static s64 transfer_try(void *arg)
+{
+	struct transfer *x = arg;
+
+	return sys_iov_transfer(x->t, x->iov, x->done, !x->write, x->whole, transfer_piece, x);
+}
+
+/* Whether a blocking write goes on until everything is written. */
+static bool writes_all(struct file *f)
+{
+	u32 type = f->inode->type;
+
+	return S_ISFIFO(type) || S_ISSOCK(type) || (S_ISCHR(type) && f->ops->waitq);
+}
+
+s64 sys_rw_iov(struct task *t, struct file *f, const struct sys_iov *iov, const struct sys_rw *rw)
+{
+	bool nonblock = rw->nonblock || (rw->flags & RWF_NOWAIT) || (file_flags(f) & O_NONBLOCK);
+	struct transfer x = { .t = t,
+			      .f = f,
+			      .iov = iov,
+			      .write = rw->write,
+			      .positioned = rw->offset,
+			      .whole = S_ISSOCK(f->inode->type) && iov->total <= WHOLE_LIMIT,
+			      .flags = rw->flags,
+			      .offset = rw->offset ? *rw->offset : 0,
+			      .limit = rw->write ? task_rlimit(t, RLIMIT_FSIZE) : 0 };
+	u32 events = rw->write ? POLL_OUT_EVENTS : POLL_IN_EVENTS;
+	s64 n;
+
+	for (;;) {
+		n = transfer_try(&x);
+		if (n == -EAGAIN && !nonblock)
+			n = task_block_on(t, vfs_waitq(f), events, false, NO_DEADLINE, transfer_try, &x);
+		if (n <= 0)
+			break;
+		x.done += (size_t)n;
+		if (!rw->write || x.done >= iov->total || !writes_all(f))
+			break;
+	}
+	if (n < 0 && rw->write)
+		n = x.done && n != -EPIPE ? n : sys_write_failed(t, n);
+	return x.done ? (s64)x.done : n;
+}
+
+struct buffer_write {
+	struct file *f;
+	char *buf;
+	size_t len, done;
+	u64 *io_offset;
+	u64 limit;
+};
+
+static s64 buffer_write_try(void *arg)
+{
+	struct buffer_write *b = arg;
+	struct iovec one;
+	struct kiov k;
+	ssize_t n;
+
+	kiov_init_buf(&k, &one, b->buf + b->done, b->len - b->done);
+	n = vfs_write(b->f, &k, b->io_offset, 0, b->limit);
+	if (n > 0 && b->io_offset)
+		*b->io_offset += (u64)n;
+	return n;
+}
+
+s64 sys_write_buf(struct task *t, struct file *f, void *buf, size_t len, u64 *io_offset, bool nonblock)
+{
+	struct buffer_write b = { .f = f,
+				  .buf = buf,
+				  .len = len,
+				  .io_offset = io_offset,
+				  .limit = task_rlimit(t, RLIMIT_FSIZE) };
+	s64 n = 0;
+
+	nonblock = nonblock || (file_flags(f) & O_NONBLOCK);
+	while (b.done < len) {
+		n = buffer_write_try(&b);
+		if (n == -EAGAIN && !nonblock)
+			n = task_block_on(t, vfs_waitq(f), POLL_OUT_EVENTS, false, NO_DEADLINE,
+					  buffer_write_try, &b);
+		if (n <= 0)
+			break;
+		b.done += (size_t)n;
+	}
+	if (n < 0 && !b.done)
+		sys_write_failed(t, n);
+	return b.done ? (s64)b.done : n;
+}
+
+struct ready_wait {
+	struct file *f;
+	bool (*ready)(struct file *f);
+};
+
+static s64 ready_try(void *arg)
+{
+	struct ready_wait *w = arg;
+
+	return w->ready(w->f) ? 0 : -EAGAIN;
+}
+
+int sys_wait_file(struct task *t, struct file *f, u32 events, bool (*ready)(struct file *f))
+{
+	struct ready_wait w = { f, ready };
+
+	return (int)task_block_on(t, vfs_waitq(f), events, false, NO_DEADLINE, ready_try, &w);
+}
+
+/* ---- the calls ---- */
+
+/* Access mode comes before the arguments, as in Linux. */
+static int check_mode(struct file *f, bool write)
+{
+	return (write ? file_writable(f) : file_readable(f)) ? 0 : -EBADF;
+}
+
+static s64 rw_single(struct task *t, int fd, u64 buf, u64 len, const struct sys_rw *rw)
+{
+	struct file *f = fd_get(t->fds, fd);
+	struct sys_iov iov;
+	s64 n;
+
+	if (!f)
+		return -EBADF;
+	n = check_mode(f, rw->write);
+	if (!n)
+		n = sys_iov_single(t, ua(buf), len, &iov);
+	if (!n)
+		n = sys_rw_iov(t, f, &iov, rw);
+	file_put(f);
+	return n;
+}
+
+static s64 rw_vector(struct task *t, int fd, u64 vec, u64 count, const struct sys_rw *rw)
+{
+	struct file *f = fd_get(t->fds, fd);
+	struct sys_iov iov;
+	s64 n;
+
+	if (!f)
+		return -EBADF;
+	n = check_mode(f, rw->write);
+	if (!n)
+		n = sys_iov_import(t, ua(vec), count, &iov);
+	if (!n) {
+		/* An empty vector is no transfer at all: no zero-length datagram either. */
+		n = count ? sys_rw_iov(t, f, &iov, rw) : 0;
+		sys_iov_free(&iov);
+	}
+	file_put(f);
+	return n;
+}
+
+s64 sys_read(struct task *t, const u64 a[6])
+{
+	return rw_single(t, (int)a[0], a[1], a[2], &(struct sys_rw){ 0 });
+}
+
+s64 sys_write(struct task *t, const u64 a[6])
+{
+	return rw_single(t, (int)a[0], a[1], a[2], &(struct sys_rw){ .write = true });
+}
+
+s64 sys_pread64(struct task *t, const u64 a[6])
+{
+	if ((s64)a[3] < 0)
+		return -EINVAL;
+	return rw_single(t, (int)a[0], a[1], a[2], &(struct sys_rw){ .offset = &a[3] });
+}
+
+s64 sys_pwrite64(struct task *t, const u64 a[6])
+{
+	if ((s64)a[3] < 0)
+		return -EINVAL;
+	return rw_single(t, (int)a[0], a[1], a[2], &(struct sys_rw){ .write = true, .offset = &a[3] });
+}
+
+s64 sys_readv(struct task *t, const u64 a[6])
+{
+	return rw_vector(t, (int)a[0], a[1], a[2], &(struct sys_rw){ 0 });
+}
+
+s64 sys_writev(struct task *t, const u64 a[6])
+{
+	return rw_vector(t, (int)a[0], a[1], a[2], &(struct sys_rw){ .write = true });
+}
+
+s64 sys_preadv(struct task *t, const u64 a[6])
+{
+	if ((s64)a[3] < 0)
+		return -EINVAL;
+	return rw_vector(t, (int)a[0], a[1], a[2], &(struct sys_rw){ .offset = &a[3] });
+}
+
+s64 sys_pwritev(struct task *t, const u64 a[6])
+{
+	if ((s64)a[3] < 0)
+		return -EINVAL;
+	return rw_vector(t, (int)a[0], a[1], a[2], &(struct sys_rw){ .write = true, .offset = &a[3] });
+}
+
+/* The offset is a[3] (a[4] is its unused high half); -1 means the file's position. */
+static s64 rw_vector2(struct task *t, const u64 a[6], bool write)
+{
+	struct sys_rw rw = { .write = write, .flags = (int)a[5] };
+
+	if ((s64)a[3] < -1)
+		return -EINVAL;
+	if ((int)a[5] & ~RWF_KNOWN)
+		return -EOPNOTSUPP;
+	if ((a[5] & RWF_APPEND) && (a[5] & RWF_NOAPPEND))
+		return -EINVAL;
+	if ((s64)a[3] != -1)
+		rw.offset = &a[3];
+	return rw_vector(t, (int)a[0], a[1], a[2], &rw);
+}
+
+s64 sys_preadv2(struct task *t, const u64 a[6])
+{
+	return rw_vector2(t, a, false);
+}
+
+s64 sys_pwritev2(struct task *t, const u64 a[6])
+{
+	return rw_vector2(t, a, true);
+}
+
+s64 sys_lseek(struct task *t, const u64 a[6])
+{
+	struct file *f = fd_get(t->fds, (int)a[0]);
+	s64 r;
+
+	if (!f)
+		return -EBADF;
+	r = vfs_lseek(f, (s64)a[1], (int)a[2]);
+	file_put(f);
+	return r;
+}
