@@ -6,7 +6,8 @@
  * the pty's master. Line editing, Ctrl-C, job control and window size are the
  * guest pty's.
  *
- *	host_tty_start(kernel, 0, &ht);		before the guest starts
+ *	fd = host_tty_reopen(0);			before confinement
+ *	host_tty_start(kernel, fd, cred, &ht);		before the guest starts
  *	host_tty_open(ht, &walk, O_RDWR, &file);	after /dev/pts is mounted
  *	tty_attach_session(host_tty_tty(ht), init_group);
  *	... host_tty_resize(ht) on SIGWINCH ...
@@ -22,10 +23,12 @@
 
 struct host_tty;
 
+/* Before confinement: an own, non-blocking descriptor of fd's terminal, or fd itself where that is refused. */
+int host_tty_reopen(int fd);
 /*
  * host_fd is a terminal open for reading and writing (borrowed for the life of the relay).
- * Saves its settings, makes it raw, creates a pty with those settings and the window's size, owned by
- * cred, and starts the relay thread. 0, -ENOTTY, -ENOMEM, -EIO.
+ * Saves its settings, creates a pty with those settings and the window's size, owned by
+ * cred, makes it /dev/console too, and starts the relay thread, which makes the terminal raw. 0, -ENOTTY, -ENOMEM, -EIO.
  */
 int host_tty_start(struct kernel *k, int host_fd, const struct cred *cred, struct host_tty **ret);
 /* The pty's slave as a file, opened through the guest's /dev/pts/N (so ttyname works). */

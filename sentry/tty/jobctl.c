@@ -88,7 +88,8 @@ int tty_check_change(struct tty *t, int sig)
 	if (!cur)
 		return 0;
 	mutex_lock(tasklist(t));
-	if (group_tty_locked(cur->tg) != t || !t->pgrp || t->pgrp == cur->tg->pgrp) {
+	if (group_tty_locked(cur->tg) != t || !t->pgrp ||
+	    t->pgrp->pgid == cur->tg->pgrp->pgid) {
 		mutex_unlock(tasklist(t));
 		return 0;
 	}
@@ -108,13 +109,34 @@ int tty_check_change(struct tty *t, int sig)
 	return ret;
 }
 
-void tty_signal_foreground(struct tty *t, u64 signals)
+/*
+ * The foreground group, a reference, or NULL. A group that lost its last member and came
+ * back under the same number is another object: then that one, if of the same session.
+ */
+static struct process_group *foreground(struct tty *t)
 {
-	struct process_group *pg;
+	struct process_group *pg, *now;
+	bool empty;
 
 	mutex_lock(tasklist(t));
 	pg = t->pgrp ? process_group_get(t->pgrp) : NULL;
+	empty = pg && list_empty(&pg->members);
 	mutex_unlock(tasklist(t));
+	if (!empty)
+		return pg;
+	now = process_group_find(t->kernel, pg->pgid);
+	if (now && now->session != pg->session) {
+		process_group_put(now);
+		now = NULL;
+	}
+	process_group_put(pg);
+	return now;
+}
+
+void tty_signal_foreground(struct tty *t, u64 signals)
+{
+	struct process_group *pg = foreground(t);
+
 	if (!pg)
 		return;
 	for (int sig = 1; sig <= SIGNAL_COUNT; sig++) {
