@@ -1,6 +1,7 @@
 /* What boot needs of the host, collected before the sentry gives up its rights. */
 #include "sentry/kernel/boot.h"
 #include "base/log.h"
+#include "sentry/tty/host_tty.h"
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -138,6 +139,8 @@ int boot_host_collect(struct run_config *config, struct confine_state *state, st
 	if (sysinfo(&si) < 0)
 		return boot_error(-errno, NULL, "sysinfo");
 	host.memory = (u64)si.totalram * si.mem_unit;
+	if (isatty(0))
+		host.tty_fd = host_tty_reopen(0); /* while /proc is still the host's */
 	err = open_sources(config);
 	if (err == 0)
 		err = open_overlay_store(config, &host);
@@ -145,8 +148,6 @@ int boot_host_collect(struct run_config *config, struct confine_state *state, st
 		err = open_root(config, state, &host);
 	if (err < 0)
 		return err;
-	if (isatty(0))
-		host.tty_fd = 0;
 	*ret = host;
 	return 0;
 }
