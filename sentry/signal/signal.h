@@ -29,6 +29,13 @@ struct signal_frame_info {
 };
 
 #define SIGNAL_COUNT 64
+#define MINSIGSTKSZ_KERNEL 2048
+#ifndef SS_AUTODISARM
+#define SS_AUTODISARM (1U << 31)
+#endif
+#ifndef SA_RESTORER
+#define SA_RESTORER 0x04000000
+#endif
 static inline u64 sigbit(int sig)
 {
 	return 1ULL << (sig - 1);

@@ -12,7 +12,10 @@
 
 #include "base/avl.h"
 #include "sentry/kernel/kernel.h"
+#include "sentry/task/ptrace.h"
 #include "sentry/task/task.h"
+
+#include <signal.h>
 
 #define TASK_STACK_SIZE (256UL << 10)
 /* After a wrap, low numbers stay with the programs that booted, as in Linux. */
@@ -95,6 +98,15 @@ static inline u64 tsc_now(void)
 }
 
 /* ---- signal ---- */
+#define SIGNALS_STOP (sigbit(SIGSTOP) | sigbit(SIGTSTP) | sigbit(SIGTTIN) | sigbit(SIGTTOU))
+#define SIGNALS_IGNORED_BY_DEFAULT (sigbit(SIGCONT) | sigbit(SIGCHLD) | sigbit(SIGWINCH) | sigbit(SIGURG))
+/* Queued signals one queue holds at most, whatever RLIMIT_SIGPENDING says. */
+#define SIGQUEUE_MAX 65536
+/* Marks the signal; false when its details could not be kept (limit, memory). */
+bool sigqueue_push(struct sigqueue_head *q, const siginfo_t *info, size_t limit);
+void sigqueue_take(struct sigqueue_head *q, int sig, siginfo_t *ret);
+int sigqueue_synchronous(struct sigqueue_head *q, u64 mask);
+int signal_dequeue_locked(struct task *t, u64 mask, siginfo_t *ret);
 /* Sends with tg's sighand lock held. */
 int signal_send_locked(struct task *t, struct thread_group *tg, const siginfo_t *info);
 /* Sets t's hint from the queues; sighand held. */
@@ -104,6 +116,8 @@ void signal_kill_others_locked(struct thread_group *tg, struct task *except);
 bool signal_begin_group_exit_locked(struct thread_group *tg, int status, struct task *self);
 /* A thread leaves while the group is stopping: may complete the stop. tasklist + sighand not held. */
 void signal_stop_recheck(struct thread_group *tg);
+/* Others that could take the group's signals of `set`, which t will not. */
+void signal_retarget_locked(struct task *t, u64 set);
 /* Participates in a group stop; called with the sighand locked, returns with it unlocked. */
 void signal_group_stop(struct task *t, struct sighand *sh);
 

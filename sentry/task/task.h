@@ -83,6 +83,7 @@ void nsproxy_put(struct nsproxy *ns);
 
 struct process_group {
 	struct refs refs;
+	struct kernel *kernel;	 /* immutable */
 	int pgid;
 	struct session *session; /* immutable, a reference */
 	struct list members;	 /* tasklist: thread_group.pgrp_node */
@@ -90,6 +91,8 @@ struct process_group {
 
 struct session {
 	struct refs refs;
+	struct kernel *kernel;	     /* immutable */
+	u32 pgrp_count;		     /* tasklist: leaves the pid table at zero */
 	int sid;
 	struct thread_group *leader; /* tasklist; NULL when gone */
 	struct tty *tty;	     /* tasklist: controlling terminal, a reference; see sentry/tty/tty.h */
@@ -193,6 +196,7 @@ struct task {
 	_Atomic bool killed;	   /* SIGKILL or group exit: leave as soon as possible */
 	u64 sigwait_set;	   /* sighand: what sigtimedwait waits for */
 
+	bool leaving;		   /* sighand: exit has begun, takes no more signals */
 	bool stop_dequeued;	   /* sighand: took a stop signal that no SIGCONT has undone */
 	struct signal_frame_info fault; /* own: last fault, for frames */
 
@@ -224,6 +228,10 @@ struct task {
 /* The running task of this sentry thread; NULL in service threads. */
 extern __thread struct task *current_task;
 
+/* The task's own copy of a table that CLONE_FILES or CLONE_FS shares (unshare, close_range). 0, -ENOMEM. */
+int task_unshare_files(struct task *t);
+int task_unshare_fs(struct task *t);
+
 struct task *task_get(struct task *t);
 void task_put(struct task *t);
 struct thread_group *thread_group_get(struct thread_group *tg);
@@ -243,6 +251,8 @@ int task_block(struct task *t, u64 deadline_ns);
 /* As task_block, but only a fatal signal ends it (uninterruptible but killable: vfork, exec). -EINTR then. */
 int task_block_killable(struct task *t, u64 deadline_ns);
 void task_wake(struct task *t);
+/* The bare sleep under all of them: until task_wake or the deadline, signals or not. 0 or -ETIMEDOUT. */
+int task_sleep(struct task *t, u64 deadline_ns);
 /* A waiter whose callback is task_wake(current). */
 void task_waiter_init(struct waiter *w, struct task *t, u32 events);
 /*

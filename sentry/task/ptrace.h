@@ -1,0 +1,74 @@
+/*
+ * sentry/task/ptrace.h: the guest's own ptrace(2): trace stops.
+ *
+ * A traced task has t->ptrace. It stops in ptrace_stop(): state TASK_TRACED,
+ * its tracer is told (SIGCHLD, wait), and it sleeps until the tracer resumes it
+ * or a SIGKILL comes. Everything here is called by the tracee's own thread on
+ * its way through the signal code, the system call path, clone, exec and exit;
+ * requests by the tracer are in ptrace.c and sys_ptrace.c.
+ *
+ * Locks: who traces whom is under tasklist; the stop's own state under the
+ * tracee's sighand lock. t->ptrace changes under both.
+ */
+#ifndef MINISENTRY_SENTRY_TASK_PTRACE_H
+#define MINISENTRY_SENTRY_TASK_PTRACE_H
+
+#include "sentry/task/task.h"
+
+enum ptrace_resume { RESUME_CONT, RESUME_SYSCALL, RESUME_STEP, RESUME_SYSEMU };
+
+struct ptrace_state {
+	struct task *tracee;   /* immutable */
+	struct task *tracer;   /* tasklist: holds a reference */
+	struct list node;      /* tasklist: tracer->tracees */
+	/* tracee's sighand */
+	u32 options;	       /* PTRACE_O_* */
+	bool seized;
+	bool trap_pending;     /* stop as soon as possible: PTRACE_INTERRUPT, PTRACE_SEIZE on a stopped group */
+	bool listening;	       /* PTRACE_LISTEN */
+	bool stopped;	       /* in ptrace_stop, may be resumed */
+	bool stop_waitable;    /* wait4 has not reported this stop */
+	int stop_code;	       /* si_status of the stop: sig | event << 8 */
+	u64 message;	       /* PTRACE_GETEVENTMSG */
+	siginfo_t info;	       /* of the stop */
+	int inject;	       /* signal given with the resume request */
+	u64 ended_stops;       /* counts, so that a stop knows its end */
+	enum ptrace_resume resume;
+	/* What PTRACE_GET_SYSCALL_INFO says: PTRACE_SYSCALL_INFO_*. */
+	u8 syscall_op;
+};
+
+/* Sighand held. */
+static inline bool ptrace_trap_pending(struct task *t)
+{
+	return t->ptrace && t->ptrace->trap_pending;
+}
+/* Both are called and return with t's sighand locked; the lock is given up while stopped. */
+struct sighand *ptrace_do_trap(struct task *t, struct sighand *sh);
+/* A dequeued signal: the tracer may change or cancel it (*sig = 0). */
+struct sighand *ptrace_signal(struct task *t, struct sighand *sh, int *sig, siginfo_t *info);
+/* Single-stepping stops after a handler's frame was pushed. No lock held, as for all below. */
+void ptrace_handler_entered(struct task *t);
+/* Before / after a system call. enter: false when the call is to be skipped. */
+bool ptrace_syscall_enter(struct task *t);
+void ptrace_syscall_exit(struct task *t);
+/* An event stop if its option is set. */
+void ptrace_event(struct task *t, int event, u64 message);
+bool ptrace_event_enabled(struct task *t, int event);
+/* A new child of a traced parent is traced as well when the parent's options say so. tasklist held. */
+void ptrace_inherit_locked(struct task *parent, struct task *child, int event);
+/* exec: the event, or the SIGTRAP of old. old_tid: before a non-leader took the leader's. */
+void ptrace_exec(struct task *t, int old_tid);
+/* Exit: lets go of its tracees. tasklist held. */
+void ptrace_release_tracees_locked(struct task *t);
+/* Ends the tracing of t (detach, its own death). tasklist held; returns what must be put later. */
+struct task *ptrace_unlink_locked(struct task *t);
+/* wait4: what a tracee of `tracer` has to report; see wait.c. */
+bool ptrace_wait_stop_locked(struct task *tracee, bool consume, siginfo_t *ret);
+/* seccomp's SECCOMP_RET_TRACE: false without a tracer that wants it. */
+bool ptrace_seccomp_event(struct task *t, u16 data);
+/* TF is to be set for the next switch. */
+bool ptrace_stepping(struct task *t);
+int ptrace_tracer_tid(struct task *t); /* 0: none */
+
+#endif
