@@ -57,7 +57,8 @@ int exec_args_copy_in(struct task *t, struct exec_args *a, uaddr argv, uaddr env
 
 struct exec_request {
 	struct kernel *kernel;
-	const struct walk_context *walk; /* borrowed: root, cwd, cred for path and interpreters */
+	const struct walk_context *walk; /* borrowed: root, cwd (execveat: dirfd's path), cred for path */
+	const struct walk_context *interp_walk; /* for #! and PT_INTERP paths; NULL: walk */
 	const char *path;		 /* walked from walk->cwd; "" with at_empty: walk->cwd itself */
 	const char *display_name;	 /* AT_EXECFN and argv of scripts; NULL: path */
 	bool no_follow, at_empty, fd_cloexec; /* execveat; fd_cloexec: a script could not open display_name */
@@ -75,6 +76,7 @@ struct exec_result {
 	struct user_regs_struct regs;
 	char comm[TASK_COMM_LEN];
 	bool secure;		   /* AT_SECURE: privileges were gained */
+	u32 personality;
 };
 
 /* -ENOENT, -EACCES, -ENOEXEC, -ELOOP, -ELIBBAD, -EIO, -ETXTBSY, -E2BIG, -ENOMEM, ... */
