@@ -1,0 +1,52 @@
+#include "base/host_thread.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Sanitizers put more on a stack than plain builds. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define STACK_FACTOR 8
+#else
+#define STACK_FACTOR 1
+#endif
+
+int host_futex_wait_until(_Atomic u32 *word, u32 expected, u64 deadline_ns)
+{
+	struct timespec ts, *tp = NULL;
+
+	if (deadline_ns != UINT64_MAX) {
+		ts.tv_sec = (time_t)(deadline_ns / 1000000000);
+		ts.tv_nsec = (long)(deadline_ns % 1000000000);
+		tp = &ts;
+	}
+	if (syscall(SYS_futex, word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected, tp, NULL,
+		    FUTEX_BITSET_MATCH_ANY) < 0)
+		return -errno;
+	return 0;
+}
+
+int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size)
+{
+	static const int own_faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT };
+	sigset_t all, old;
+	pthread_attr_t attr;
+	pthread_t thread;
+	int r = pthread_attr_init(&attr);
+
+	if (r)
+		return -r;
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, stack_size * STACK_FACTOR);
+	sigfillset(&all);
+	for (size_t i = 0; i < ARRAY_SIZE(own_faults); i++)
+		sigdelset(&all, own_faults[i]);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(&thread, &attr, fn, arg);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	return -r;
+}

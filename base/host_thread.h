@@ -1,0 +1,24 @@
+/*
+ * base/host_thread.h: threads of the sentry, and their sleep with a deadline.
+ *
+ * Results are 0 or positive, or -errno.
+ */
+#ifndef MINISENTRY_BASE_HOST_THREAD_H
+#define MINISENTRY_BASE_HOST_THREAD_H
+
+#include "base/types.h"
+
+/*
+ * Sleeps while *word == expected, at most until deadline_ns (CLOCK_MONOTONIC,
+ * absolute; UINT64_MAX: no limit); private futex. 0 when woken, -EAGAIN when
+ * the word had another value, -ETIMEDOUT, -EINTR. May return 0 without a wake.
+ */
+int host_futex_wait_until(_Atomic u32 *word, u32 expected, u64 deadline_ns);
+
+/*
+ * Starts a detached thread with a small stack and a guard page; all signals are
+ * blocked but those that report the thread's own faults. -EAGAIN, -ENOMEM.
+ */
+int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size);
+
+#endif
