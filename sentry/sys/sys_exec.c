@@ -1,0 +1,146 @@
+/* execve, execveat. */
+#include "base/log.h"
+#include "sentry/exec/exec.h"
+#include "sentry/futex/futex.h"
+#include "sentry/signal/signal.h"
+#include "sentry/sys/handlers.h"
+#include "sentry/time/timers.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The old program's traces that a new one must not see; the task is alone in its group. */
+static void leave_old_program(struct task *t, const struct exec_result *res)
+{
+	futex_release(t);
+	futex_clear_child_tid(t);
+	group_timers_exec(t->tg);
+	if (res->secure || res->cred->euid != t->cred->euid || res->cred->egid != t->cred->egid)
+		t->pdeath_signal = 0;
+	t->keep_caps = false;
+	t->misc.personality = res->personality;
+	t->altstack = (stack_t){ .ss_flags = SS_DISABLE };
+	t->rseq = ua(0);
+	t->rseq_len = t->rseq_sig = 0;
+}
+
+/* From a complete request on. */
+static s64 exec_request_run(struct task *t, const struct exec_request *req)
+{
+	struct exec_result res;
+	struct exec *e;
+	int r = exec_prepare(req, &e);
+
+	if (r < 0)
+		return r;
+	r = task_exec_kill_others(t);
+	if (r < 0) {
+		exec_free(e);
+		return r;
+	}
+	r = exec_map(e, &res);
+	exec_free(e);
+	if (r < 0) {
+		/* The other threads are gone, so there is no program to return an error to (as in Linux). */
+		log_info("exec of %s: cannot map it: error %d", req->path, -r);
+		task_group_exit(t, SIGSEGV);
+		return r;
+	}
+	leave_old_program(t, &res);
+	task_exec_commit(t, res.mm, &res.regs, res.comm, res.cred);
+	atomic_store(&t->futex_released, 0);
+	return 0;
+}
+
+/* AT_EMPTY_PATH: the walk starts at, and stays on, the file of dirfd. */
+static int start_at_fd(struct task *t, int dirfd, struct sys_walk *w)
+{
+	struct file *f = fd_get_any(t->fds, dirfd);
+	int r = 0;
+
+	if (f == NULL)
+		return -EBADF;
+	if (f->path.dentry == NULL)
+		r = -EACCES; /* pipes, sockets and their like */
+	if (r == 0) {
+		path_put(&w->cwd);
+		w->cwd = f->path;
+		path_get(&w->cwd);
+		w->w.cwd = w->cwd;
+	}
+	file_put(f);
+	return r;
+}
+
+static s64 exec_at(struct task *t, int dirfd, uaddr argv, uaddr envp, int flags)
+{
+	const char *path = t->scratch_path;
+	bool by_fd = dirfd != AT_FDCWD && path[0] != '/', at_empty = path[0] == '\0';
+	struct exec_request req = { .kernel = t->kernel, .path = path, .personality = t->misc.personality };
+	struct sys_walk w, here;
+	struct exec_args args;
+	char *display = NULL;
+	s64 r;
+
+	if (at_empty && !(flags & AT_EMPTY_PATH))
+		return -ENOENT;
+	r = sys_walk_begin(t, AT_FDCWD, path, &here);
+	if (r < 0)
+		return r;
+	r = sys_walk_begin(t, at_empty ? AT_FDCWD : dirfd, path, &w);
+	if (r < 0)
+		goto out_here;
+	if (at_empty && by_fd)
+		r = start_at_fd(t, dirfd, &w);
+	if (r < 0)
+		goto out_walk;
+	if (by_fd) {
+		if (asprintf(&display, at_empty ? "/dev/fd/%d" : "/dev/fd/%d/%s", dirfd, path) < 0) {
+			display = NULL;
+			r = -ENOMEM;
+			goto out_walk;
+		}
+		req.fd_cloexec = fd_get_cloexec(t->fds, dirfd) == 1;
+	}
+	exec_args_init(&args, task_rlimit(t, RLIMIT_STACK));
+	r = exec_args_copy_in(t, &args, argv, envp);
+	if (r == 0) {
+		req.walk = &w.w;
+		req.interp_walk = &here.w;
+		req.display_name = display;
+		req.no_follow = flags & AT_SYMLINK_NOFOLLOW;
+		req.at_empty = at_empty;
+		req.args = &args;
+		req.cred = t->cred;
+		req.no_new_privs = t->no_new_privs;
+		req.traced = t->ptrace != NULL;
+		req.stack_rlimit = task_rlimit(t, RLIMIT_STACK);
+		task_mm_limits(t, &req.limits);
+		r = exec_request_run(t, &req);
+	}
+	exec_args_destroy(&args);
+	free(display);
+out_walk:
+	sys_walk_end(&w);
+out_here:
+	sys_walk_end(&here);
+	return r;
+}
+
+s64 sys_execve(struct task *t, const u64 a[6])
+{
+	int r = sys_copy_path(t, ua(a[0]), t->scratch_path);
+
+	return r < 0 ? r : exec_at(t, AT_FDCWD, ua(a[1]), ua(a[2]), 0);
+}
+
+s64 sys_execveat(struct task *t, const u64 a[6])
+{
+	int flags = (int)a[4], r;
+
+	if (flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW))
+		return -EINVAL;
+	r = sys_copy_path(t, ua(a[1]), t->scratch_path);
+	return r < 0 ? r : exec_at(t, (int)a[0], ua(a[2]), ua(a[3]), flags);
+}
