@@ -9,7 +9,7 @@
 
 #define NS_PER_SEC 1000000000ULL
 
-int host_clock_ns(int clock, u64 *ret_ns)
+int host_clock_read(int clock, u64 *ret_ns)
 {
 	struct timespec ts;
 
@@ -62,11 +62,6 @@ int host_getrandom(void *dst, size_t size, u32 flags)
 		size -= (size_t)n;
 	}
 	return 0;
-}
-
-void host_yield(void)
-{
-	sched_yield();
 }
 
 void host_getcpu(u32 *ret_cpu, u32 *ret_node)

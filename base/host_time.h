@@ -10,7 +10,7 @@
 #include <time.h>
 
 /* A host clock in ns (CLOCK_REALTIME, CLOCK_MONOTONIC, ..., through the vDSO). -EINVAL. */
-int host_clock_ns(int clock, u64 *ret_ns);
+int host_clock_read(int clock, u64 *ret_ns);
 int host_clock_resolution_ns(int clock, u64 *ret_ns);
 /* Sleeps while *word == expected, until host_word_wake or deadline_ns (CLOCK_MONOTONIC absolute, UINT64_MAX: none).
  * 0 (maybe spuriously), -ETIMEDOUT, -EAGAIN, -EINTR. */
@@ -18,7 +18,6 @@ int host_word_wait(_Atomic u32 *word, u32 expected, u64 deadline_ns);
 void host_word_wake(_Atomic u32 *word, int count);
 /* Fills dst with random bytes; flags: GRND_*. Loops until done; 0, -EINVAL, -EAGAIN. */
 int host_getrandom(void *dst, size_t size, u32 flags);
-void host_yield(void);
 /* The host cpu (and NUMA node) that the calling thread is on. */
 void host_getcpu(u32 *ret_cpu, u32 *ret_node);
 

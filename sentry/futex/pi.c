@@ -9,7 +9,7 @@
  * An owner that exits: sets futex_released, then searches the buckets. A waiter
  * is queued and counted, then looks at futex_released. So one of them sees the other.
  */
-#include "base/host_time.h"
+#include "base/host_sync.h"
 #include "sentry/futex/futex_impl.h"
 
 /* The first waiter for the PI lock `key`, or NULL. Bucket lock held. */

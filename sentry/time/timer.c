@@ -90,7 +90,7 @@ static void *timer_thread(void *arg)
 		struct ktimer *t = s->count ? s->heap[0] : NULL;
 		u64 now = 0;
 
-		host_clock_ns(CLOCK_MONOTONIC, &now);
+		host_clock_read(CLOCK_MONOTONIC, &now);
 		if (t == NULL || t->deadline_ns > now) {
 			u64 until = t ? t->deadline_ns : UINT64_MAX;
 
@@ -216,7 +216,7 @@ u64 ktimer_remaining(struct timer_service *s, struct ktimer *t)
 {
 	u64 now = 0, left = 0;
 
-	host_clock_ns(CLOCK_MONOTONIC, &now);
+	host_clock_read(CLOCK_MONOTONIC, &now);
 	mutex_lock(&s->lock);
 	if (t->heap_index != HEAP_NONE)
 		left = t->deadline_ns > now ? t->deadline_ns - now : 1;
