@@ -56,6 +56,10 @@ struct file_ops {
 	void (*fdinfo)(struct file *f, char *dst, size_t size);
 	/* What file_text answers instead of a path or kind ("/memfd:name (deleted)"). NULL: the rule there. */
 	ssize_t (*text)(struct file *f, char *dst, size_t size);
+	/* Message kinds (datagrams): read and write must see the whole buffer in one kiov. NULL: no. */
+	bool (*whole_io)(struct file *f);
+	/* How long a blocking read (write) waits before -EAGAIN, ns (SO_RCVTIMEO); 0 or NULL: for ever. */
+	u64 (*io_timeout)(struct file *f, bool write);
 };
 
 struct file {
