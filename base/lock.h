@@ -21,6 +21,7 @@ enum lock_rank {
 	RANK_TTY_CTL,	   /* session <-> tty association */
 	RANK_EPOLL,	   /* an epoll instance's interest list; nested by address */
 	RANK_RENAME,	   /* per file system: directory renames */
+	RANK_SYNTH_DIR,	   /* RANK_DIR of synthetic directories: their lookups ask the pid table and tasks */
 	RANK_TASKLIST,	   /* the pid table, parents, children, groups, sessions */
 	RANK_SIGHAND,	   /* signal handlers, queues, group stop state */
 	RANK_TASK,	   /* small per-task fields read by others */

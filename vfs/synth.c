@@ -364,6 +364,8 @@ int synth_dir_new(struct superblock *sb, u32 mode, u32 uid, u32 gid, const struc
 
 	if (err)
 		return err;
+	rwlock_destroy(&s->inode.dir_lock);
+	rwlock_init(&s->inode.dir_lock, RANK_SYNTH_DIR, "synth.dir_lock");
 	s->ops.dir = ops;
 	*ret = &s->inode;
 	return 0;
