@@ -9,7 +9,7 @@
 
 #define O_TMPFILE_BIT (O_TMPFILE & ~O_DIRECTORY)
 /* What stays in file->flags of what open(2) was given. */
-#define OPEN_ONCE (O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | VFS_O_EXEC)
+#define OPEN_ONCE (O_CREAT | O_EXCL | O_TRUNC | VFS_O_EXEC) /* and O_NOCTTY, once the device has seen it */
 
 static int access_mask(u32 flags)
 {
@@ -146,6 +146,7 @@ int open_resolved(const struct path *p, u32 flags, const struct cred *cred, bool
 		file_discard(f);
 		return err;
 	}
+	atomic_fetch_and(&f->flags, ~(u32)O_NOCTTY);
 	if (p->mnt)
 		vfs_notify_path(p, IN_OPEN);
 	*ret = f;
