@@ -1,5 +1,4 @@
 #include "base/host_proc.h"
-#include <linux/ptrace.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>

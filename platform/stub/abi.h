@@ -67,7 +67,7 @@
 #define CMD_MAX_OPS  ((STUB_SLOT_SIZE - CMD_OPS) / CMD_OP_SIZE)
 
 #define CMD_KIND_BATCH	1 /* CMD_COUNT system calls, up to the first that fails */
-#define CMD_KIND_THREAD 2 /* a guest thread for CMD_SLOT */
+#define CMD_KIND_THREAD 2 /* the same, then a guest thread for CMD_SLOT */
 
 /* What a completion says: bits are sent one write each, DONE last. */
 #define DONE_BIT       62

@@ -69,9 +69,7 @@ mapper_command:
 	mov %eax, %ebx
 	mov CMD_KIND(%rbp), %eax
 	cmp $CMD_KIND_THREAD, %eax
-	je mapper_thread
-	cmp $CMD_KIND_BATCH, %eax
-	jne stub_die
+	ja stub_die
 	mov CMD_COUNT(%rbp), %r13d
 	lea CMD_OPS(%rbp), %r14
 	xor %r15d, %r15d
@@ -90,7 +88,9 @@ mapper_command:
 	add $CMD_OP_SIZE, %r14
 	inc %r15d
 	jmp 1b
-2:	xor %r13d, %r13d
+2:	cmpl $CMD_KIND_THREAD, CMD_KIND(%rbp)
+	je mapper_thread
+	xor %r13d, %r13d
 	jmp mapper_report
 3:	/* errno | index << 16 | ERROR */
 	neg %eax
@@ -114,7 +114,6 @@ mapper_thread:
 	mov %rax, %r13
 	cmp $-4095, %rax
 	jb mapper_report
-	xor %r15d, %r15d
 	jmp 3b
 
 /* Sends r13, a bit a write: the eventfd adds them up. The sources are constants. */

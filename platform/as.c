@@ -1,0 +1,317 @@
+/*
+ * Address spaces: a stub process, its mapper, and the commands to it.
+ *
+ * A command is a list of system calls in a page that the stub maps read-only.
+ * The mapper reports on an eventfd to which no guest thread can write, so a
+ * result is the kernel's evidence that the calls are over.
+ */
+#include "base/host_mem.h"
+#include "base/host_proc.h"
+#include "base/host_spawn.h"
+#include "base/host_sync.h"
+#include "base/log.h"
+#include "platform/internal.h"
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+/* A mapper that has not answered for this long is given up; longer while it uses CPU time. */
+#define MAPPER_TICK_NS NSEC_PER_SEC
+#define MAPPER_IDLE_TICKS 15
+#define MAPPER_MAX_TICKS 120
+
+int platform_as_new(struct platform *p, struct platform_as **ret)
+{
+	struct platform_as *as = calloc(1, sizeof(*as));
+	int err = -ENOMEM;
+
+	if (!as)
+		return -ENOMEM;
+	as->platform = p;
+	list_init(&as->node);
+	list_init(&as->contexts);
+	list_init(&as->retired);
+	mutex_init(&as->lock, RANK_PLATFORM, "platform_as");
+	err = control_alloc(&p->control);
+	if (err < 0)
+		goto fail;
+	as->cmd_slot = (u32)err;
+	as->cmd = control_slot(&p->control, as->cmd_slot);
+	as->done_fd = host_eventfd();
+	if (as->done_fd < 0) {
+		err = -ENOMEM;
+		goto fail_slot;
+	}
+	as->pid = zygote_fork(p, as->cmd_slot, as->done_fd);
+	if (as->pid < 0) {
+		err = as->pid;
+		goto fail_fd;
+	}
+	as->pidfd = host_pidfd_open(as->pid);
+	if (as->pidfd < 0) {
+		err = -ENOMEM;
+		goto fail_stub;
+	}
+	refs_init(&as->refs, "platform_as");
+	if (reaper_add(p, as) < 0) {
+		reaper_remove(p, as);
+		err = -ENOMEM;
+		goto fail_pidfd;
+	}
+	*ret = as;
+	return 0;
+fail_pidfd:
+	refs_put(&as->refs);
+	host_mem_close(as->pidfd);
+fail_stub:
+	host_kill(as->pid, SIGKILL);
+	host_reap(as->pid);
+fail_fd:
+	host_mem_close(as->done_fd);
+fail_slot:
+	control_free(&p->control, as->cmd_slot);
+fail:
+	mutex_destroy(&as->lock);
+	free(as);
+	return err;
+}
+
+struct platform_as *platform_as_get(struct platform_as *as)
+{
+	refs_get(&as->refs);
+	return as;
+}
+
+static void as_destroy(struct platform_as *as)
+{
+	struct platform *p = as->platform;
+	struct retired_thread *r, *tmp;
+
+	ASSERT(list_empty(&as->contexts));
+	reaper_remove(p, as);
+	host_kill(as->pid, SIGKILL);
+	host_reap(as->pid);
+	list_for_each_safe(r, tmp, &as->retired, node) {
+		list_del(&r->node);
+		free(r);
+	}
+	/* Nobody has these pages mapped any more. */
+	for (u32 i = 0; i < as->slot_count; i++)
+		control_free(&p->control, as->slot_control[i] & ~SLOT_NOT_MAPPED);
+	control_free(&p->control, as->cmd_slot);
+	host_mem_close(as->pidfd);
+	host_mem_close(as->done_fd);
+	mutex_destroy(&as->lock);
+	free(as->slot_control);
+	free(as->slot_free);
+	free(as);
+}
+
+void platform_as_put(struct platform_as *as)
+{
+	if (as && refs_put(&as->refs))
+		as_destroy(as);
+}
+
+bool platform_as_dead(struct platform_as *as)
+{
+	return atomic_load(&as->dead);
+}
+
+void as_kill_nowait(struct platform_as *as)
+{
+	host_kill(as->pid, SIGKILL);
+}
+
+static void mark_dead_locked(struct platform_as *as)
+{
+	struct platform_context *ctx;
+
+	mutex_assert_held(&as->lock);
+	atomic_store(&as->dead, true);
+	list_for_each(ctx, &as->contexts, node)
+		as->platform->ops->wake_dead(ctx);
+}
+
+void as_note_death(struct platform_as *as)
+{
+	MUTEX_GUARD(&as->lock);
+	mark_dead_locked(as);
+}
+
+/*
+ * The evidence is the exit of every guest thread. A traced thread stays a zombie
+ * until its owner reaps it, which holds back the process's own, so ask for each.
+ */
+void as_kill_locked(struct platform_as *as)
+{
+	struct pollfd pfd = { .fd = as->pidfd, .events = POLLIN };
+	struct platform_context *ctx;
+
+	mutex_assert_held(&as->lock);
+	host_kill(as->pid, SIGKILL);
+	if (as->platform->kind == PLATFORM_PTRACE) {
+		list_for_each(ctx, &as->contexts, node)
+			host_wait_exit_peek(ctx->tid);
+	} else {
+		while (host_poll(&pfd, 1, -1) == -EINTR)
+			;
+	}
+	mark_dead_locked(as);
+}
+
+static clockid_t process_clock(int pid)
+{
+	return (clockid_t)((~(unsigned)pid) << 3 | 2 /* CPUCLOCK_SCHED */);
+}
+
+/* Waits for DONE. Value or -ESRCH. */
+static s64 wait_done_locked(struct platform_as *as)
+{
+	struct pollfd fds[2] = { { .fd = as->done_fd, .events = POLLIN },
+				 { .fd = as->pidfd, .events = POLLIN } };
+	u64 sum = 0, v, cpu = 0;
+	int idle = 0, ticks = 0, n;
+
+	for (;;) {
+		n = host_poll(fds, 2, MAPPER_TICK_NS);
+		if (n == -EINTR)
+			continue;
+		if (n > 0 && fds[0].revents) {
+			if (host_eventfd_read(as->done_fd, &v) < 0)
+				continue;
+			sum += v;
+			if (sum & (1ULL << DONE_BIT))
+				return (s64)(sum & ~(1ULL << DONE_BIT));
+			continue;
+		}
+		if (n > 0 && fds[1].revents) {
+			mark_dead_locked(as);
+			return -ESRCH;
+		}
+		v = host_clock_ns(process_clock(as->pid));
+		idle = v > cpu + MAPPER_TICK_NS / 20 ? 0 : idle + 1;
+		cpu = v;
+		if (idle >= MAPPER_IDLE_TICKS || ++ticks >= MAPPER_MAX_TICKS) {
+			log_warn("platform: stub %d does not answer; killed", as->pid);
+			as_kill_locked(as);
+			return -ESRCH;
+		}
+	}
+}
+
+s64 as_submit_locked(struct platform_as *as, u32 kind, u32 count)
+{
+	s64 value;
+
+	mutex_assert_held(&as->lock);
+	if (atomic_load(&as->dead))
+		return -ESRCH;
+	as->cmd->kind = kind;
+	as->cmd->count = count;
+	atomic_store_explicit(&as->cmd->seq, ++as->seq, memory_order_release);
+	host_futex_wake(&as->cmd->seq, 1, false);
+	value = wait_done_locked(as);
+	if (value >= 0 && value & (1LL << DONE_ERROR_BIT))
+		return -(value & 0xfff);
+	return value;
+}
+
+static bool range_ok(const struct platform_as *as, u64 addr, u64 len)
+{
+	const struct platform_vdso *v = &as->platform->vdso;
+
+	return page_aligned(addr) && page_aligned(len) && len > 0 && len <= STUB_AREA &&
+	       addr <= STUB_AREA - len && (addr >= v->end || addr + len <= v->start);
+}
+
+static int encode(const struct platform_as *as, const struct platform_op *op, struct stub_op *ret)
+{
+	u64 flags = MAP_FIXED | MAP_SHARED | (op->populate ? MAP_POPULATE : 0);
+	u64 prot = (u64)(u32)op->prot;
+
+	if (!range_ok(as, op->addr, op->len) || prot & ~(u64)(PROT_READ | PROT_WRITE | PROT_EXEC))
+		return -EINVAL;
+	switch (op->kind) {
+	case PLATFORM_OP_MAP:
+		if (!page_aligned(op->offset))
+			return -EINVAL;
+		*ret = (struct stub_op){ SYS_mmap, { op->addr, op->len, prot, flags,
+					 (u64)(STUB_FD_FILES + op->file->stub_slot), op->offset }, 0 };
+		return 0;
+	case PLATFORM_OP_MAP_ZERO:
+		*ret = (struct stub_op){ SYS_mmap, { op->addr, op->len, prot & ~(u64)PROT_WRITE,
+					 MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+					 (u64)-1, 0 }, 0 };
+		return 0;
+	case PLATFORM_OP_UNMAP:
+		*ret = (struct stub_op){ SYS_munmap, { op->addr, op->len }, 0 };
+		return 0;
+	case PLATFORM_OP_PROTECT:
+		*ret = (struct stub_op){ SYS_mprotect, { op->addr, op->len, prot }, 0 };
+		return 0;
+	}
+	return -EINVAL;
+}
+
+/* What a dead stub's answer is: its mappings are gone, so only new ones fail. */
+static int dead_result(const struct platform_op *ops, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (ops[i].kind == PLATFORM_OP_MAP || ops[i].kind == PLATFORM_OP_MAP_ZERO)
+			return -ESRCH;
+	return 0;
+}
+
+int platform_as_batch(struct platform_as *as, const struct platform_op *ops, size_t count)
+{
+	MUTEX_GUARD(&as->lock);
+	while (count > 0) {
+		size_t n = MIN(count, (size_t)CMD_MAX_OPS);
+		s64 ret;
+
+		for (size_t i = 0; i < n; i++) {
+			int err = encode(as, &ops[i], &as->cmd->ops[i]);
+
+			if (err < 0)
+				return err;
+		}
+		ret = as_submit_locked(as, CMD_KIND_BATCH, (u32)n);
+		if (ret == -ESRCH)
+			return dead_result(ops, count);
+		if (ret < 0)
+			return ret == -EAGAIN ? -ENOMEM : (int)ret;
+		ops += n;
+		count -= n;
+	}
+	return 0;
+}
+
+int platform_as_map(struct platform_as *as, u64 addr, u64 len, struct memfile *file, u64 offset,
+		    int prot, bool populate)
+{
+	struct platform_op op = { PLATFORM_OP_MAP, addr, len, file, offset, prot, populate };
+
+	return platform_as_batch(as, &op, 1);
+}
+
+int platform_as_map_zero(struct platform_as *as, u64 addr, u64 len, int prot)
+{
+	struct platform_op op = { .kind = PLATFORM_OP_MAP_ZERO, .addr = addr, .len = len, .prot = prot };
+
+	return platform_as_batch(as, &op, 1);
+}
+
+int platform_as_unmap(struct platform_as *as, u64 addr, u64 len)
+{
+	struct platform_op op = { .kind = PLATFORM_OP_UNMAP, .addr = addr, .len = len };
+
+	return platform_as_batch(as, &op, 1);
+}
+
+int platform_as_protect(struct platform_as *as, u64 addr, u64 len, int prot)
+{
+	struct platform_op op = { .kind = PLATFORM_OP_PROTECT, .addr = addr, .len = len, .prot = prot };
+
+	return platform_as_batch(as, &op, 1);
+}

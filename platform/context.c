@@ -1,0 +1,290 @@
+/*
+ * Contexts: guest threads. Creation and retirement are the same for both
+ * platforms; running is not.
+ */
+#include "base/host_proc.h"
+#include "base/host_sync.h"
+#include "base/log.h"
+#include "platform/internal.h"
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#define RETIRE_LIMIT_NS (10ULL * NSEC_PER_SEC)
+#define USER_CS 0x33
+#define USER_DS 0x2b
+/* CF PF AF ZF SF TF DF OF RF AC: what rt_sigreturn lets through (FIX_EFLAGS), and IF, bit 1. */
+#define EFLAGS_USER 0x50dd5
+#define EFLAGS_FIXED 0x202
+
+/* ---- local slots ---- */
+
+static int slot_grow_locked(struct platform_as *as)
+{
+	u32 capacity = as->slot_capacity ? as->slot_capacity * 2 : 4;
+	u32 *control, *free_stack;
+
+	if (as->slot_count < as->slot_capacity)
+		return 0;
+	control = realloc(as->slot_control, capacity * sizeof(u32));
+	if (!control)
+		return -ENOMEM;
+	as->slot_control = control;
+	free_stack = realloc(as->slot_free, capacity * sizeof(u32));
+	if (!free_stack)
+		return -ENOMEM;
+	as->slot_free = free_stack;
+	as->slot_capacity = capacity;
+	return 0;
+}
+
+/* A local slot: index or -errno. */
+static int slot_take_locked(struct platform_as *as)
+{
+	int ret;
+
+	if (as->slot_free_count > 0)
+		return (int)as->slot_free[--as->slot_free_count];
+	if (as->slot_count >= STUB_SLOT_MAX)
+		return -EAGAIN;
+	ret = slot_grow_locked(as);
+	if (ret < 0)
+		return ret;
+	ret = control_alloc(&as->platform->control);
+	if (ret < 0)
+		return ret;
+	as->slot_control[as->slot_count] = (u32)ret | SLOT_NOT_MAPPED;
+	return (int)as->slot_count++;
+}
+
+static void slot_give_locked(struct platform_as *as, u32 local)
+{
+	as->slot_free[as->slot_free_count++] = local;
+}
+
+/*
+ * Threads that were told to exit and have. Who has not done so in a long time
+ * holds on to a thread that the sentry does not count any more: hostile.
+ */
+static void collect_retired_locked(struct platform_as *as)
+{
+	struct retired_thread *r, *tmp;
+
+	list_for_each_safe(r, tmp, &as->retired, node) {
+		if (host_tgkill(as->pid, r->tid, 0) == -ESRCH) {
+			list_del(&r->node);
+			slot_give_locked(as, r->local_slot);
+			free(r);
+		} else if (host_clock_ns(CLOCK_MONOTONIC) - r->since_ns > RETIRE_LIMIT_NS) {
+			log_warn("platform: a thread of stub %d does not exit; killed", as->pid);
+			as_kill_locked(as);
+			return;
+		}
+	}
+}
+
+/* ---- life ---- */
+
+static int start_thread_locked(struct platform_context *ctx)
+{
+	struct platform_as *as = ctx->as;
+	struct stub_cmd *cmd = as->cmd;
+	bool mapped = !(as->slot_control[ctx->local_slot] & SLOT_NOT_MAPPED);
+	s64 tid;
+
+	memset(ctx->mem, 0, PAGE_SIZE);
+	cmd->slot = ctx->stub_addr;
+	cmd->altstack_sp = ctx->stub_addr + PAGE_SIZE;
+	cmd->altstack_flags = 0;
+	cmd->altstack_size = STUB_SLOT_SIZE - PAGE_SIZE;
+	atomic_store(&cmd->go, 0);
+	atomic_store(&ctx->shared->word, TURN_SENTRY | TURN_STUB_SLEEPS);
+	cmd->ops[0] = (struct stub_op){ SYS_mmap,
+					{ ctx->stub_addr, STUB_SLOT_SIZE, PROT_READ | PROT_WRITE,
+					  MAP_SHARED | MAP_FIXED, STUB_FD_CONTROL,
+					  (u64)ctx->slot * STUB_SLOT_SIZE }, 0 };
+	tid = as_submit_locked(as, CMD_KIND_THREAD, mapped ? 0 : 1);
+	if (tid < 0)
+		return (int)tid;
+	as->slot_control[ctx->local_slot] &= ~SLOT_NOT_MAPPED;
+	/* The mapper is trusted, but running guest code in it would be the end. */
+	if (tid == 0 || tid == as->pid) {
+		as_kill_locked(as);
+		return -ESRCH;
+	}
+	ctx->tid = (int)tid;
+	return as->platform->ops->context_start(ctx);
+}
+
+int platform_context_new(struct platform_as *as, struct platform_context **ret)
+{
+	struct platform_context *ctx = calloc(1, sizeof(*ctx));
+	int err;
+
+	if (!ctx)
+		return -ENOMEM;
+	list_init(&ctx->node);
+	ctx->as = platform_as_get(as);
+	ctx->platform = as->platform;
+	{
+		MUTEX_GUARD(&as->lock);
+		collect_retired_locked(as);
+		err = slot_take_locked(as);
+		if (err >= 0) {
+			ctx->local_slot = (u32)err;
+			ctx->slot = as->slot_control[err] & ~SLOT_NOT_MAPPED;
+			ctx->mem = control_slot(&as->platform->control, ctx->slot);
+			ctx->shared = (struct stub_ctx *)ctx->mem;
+			ctx->stub_addr = STUB_SLOTS + (u64)ctx->local_slot * STUB_SLOT_SIZE;
+			err = start_thread_locked(ctx);
+			if (err == 0)
+				list_push_back(&as->contexts, &ctx->node);
+			else
+				slot_give_locked(as, ctx->local_slot);
+		}
+	}
+	if (err < 0) {
+		free(ctx->xbuf);
+		platform_as_put(as);
+		free(ctx);
+		return err;
+	}
+	*ret = ctx;
+	return 0;
+}
+
+static void retire_locked(struct platform_context *ctx)
+{
+	struct platform_as *as = ctx->as;
+	struct retired_thread *r;
+
+	list_del(&ctx->node);
+	if (atomic_load(&as->dead))
+		return;
+	r = malloc(sizeof(*r));
+	if (!r) {
+		/* Nothing to remember it by: the slot is lost until the stub dies. */
+		return;
+	}
+	r->tid = ctx->tid;
+	r->local_slot = ctx->local_slot;
+	r->since_ns = host_clock_ns(CLOCK_MONOTONIC);
+	list_push_back(&as->retired, &r->node);
+}
+
+void platform_context_free(struct platform_context *ctx)
+{
+	if (!ctx)
+		return;
+	ctx->platform->ops->context_stop(ctx);
+	{
+		MUTEX_GUARD(&ctx->as->lock);
+		retire_locked(ctx);
+		collect_retired_locked(ctx->as);
+	}
+	platform_as_put(ctx->as);
+	free(ctx->xbuf);
+	free(ctx);
+}
+
+/* ---- running ---- */
+
+static void stop_bad_state(struct platform_stop *stop)
+{
+	stop->reason = PLATFORM_STOP_EXCEPTION;
+	stop->signo = SIGSEGV;
+	stop->si_code = SI_KERNEL;
+	stop->trapno = 13; /* general protection */
+}
+
+static void sanitise(struct user_regs_struct *regs)
+{
+	regs->eflags = (regs->eflags & EFLAGS_USER) | EFLAGS_FIXED;
+	regs->cs = USER_CS;
+	regs->ss = USER_DS;
+	regs->ds = regs->es = regs->fs = regs->gs = 0;
+	regs->orig_rax = (u64)-1; /* no restart logic of the host */
+}
+
+void platform_switch(struct platform_context *ctx, struct user_regs_struct *regs,
+		     struct platform_stop *ret_stop)
+{
+	u64 start, used;
+
+	memset(ret_stop, 0, sizeof(*ret_stop));
+	assert_no_locks();
+	if (ctx->dead) {
+		ret_stop->reason = PLATFORM_STOP_DEAD;
+		return;
+	}
+	sanitise(regs);
+	if (regs->rip >= STUB_TASK_MAX || regs->fs_base >= STUB_TASK_MAX ||
+	    regs->gs_base >= STUB_TASK_MAX) {
+		stop_bad_state(ret_stop);
+		return;
+	}
+	atomic_store(&ctx->in_guest, true);
+	if (atomic_exchange(&ctx->interrupted, false)) {
+		atomic_store(&ctx->in_guest, false);
+		ret_stop->reason = PLATFORM_STOP_INTERRUPTED;
+		return;
+	}
+	start = host_clock_ns(CLOCK_MONOTONIC);
+	ctx->platform->ops->run(ctx, regs, ret_stop);
+	atomic_store(&ctx->in_guest, false);
+	used = host_clock_ns(CLOCK_MONOTONIC) - start;
+	atomic_fetch_add_explicit(&ctx->wall_ns, used, memory_order_relaxed);
+	atomic_fetch_add_explicit(&ctx->as->wall_ns, used, memory_order_relaxed);
+	regs->cs = USER_CS;
+	regs->ss = USER_DS;
+	regs->ds = regs->es = regs->fs = regs->gs = 0;
+	if (ret_stop->reason == PLATFORM_STOP_DEAD)
+		ctx->dead = true;
+	else if (ret_stop->reason != PLATFORM_STOP_SYSCALL)
+		regs->orig_rax = (u64)-1;
+	if (ret_stop->reason == PLATFORM_STOP_INTERRUPTED)
+		atomic_store(&ctx->interrupted, false);
+}
+
+void platform_context_interrupt(struct platform_context *ctx)
+{
+	atomic_store(&ctx->interrupted, true);
+	if (atomic_load(&ctx->in_guest))
+		host_tgkill(ctx->as->pid, ctx->tid, STUB_INTERRUPT_SIGNAL);
+}
+
+int platform_get_xstate(struct platform_context *ctx, void *buf, size_t size)
+{
+	if (ctx->dead)
+		return -ESRCH;
+	return ctx->platform->ops->get_xstate(ctx, buf, MIN(size, ctx->platform->xstate.size));
+}
+
+int platform_set_xstate(struct platform_context *ctx, const void *buf, size_t size)
+{
+	if (ctx->dead)
+		return -ESRCH;
+	return ctx->platform->ops->set_xstate(ctx, buf, MIN(size, ctx->platform->xstate.size));
+}
+
+/*
+ * A thread's CPU clock is readable only within its process, a process's from
+ * anywhere: the process's time is divided as the contexts' time in guest code is.
+ */
+u64 platform_context_cpu_ns(struct platform_context *ctx)
+{
+	u64 mine = atomic_load_explicit(&ctx->wall_ns, memory_order_relaxed);
+	u64 all = atomic_load_explicit(&ctx->as->wall_ns, memory_order_relaxed);
+	u64 cpu = host_clock_ns((clockid_t)((~(unsigned)ctx->as->pid) << 3 | 2));
+
+	if (cpu == 0 || cpu >= all)
+		return mine;
+	return (u64)((unsigned __int128)cpu * mine / all);
+}
+
+int platform_context_host_tid(struct platform_context *ctx)
+{
+	return ctx->tid;
+}

@@ -1,0 +1,183 @@
+/*
+ * platform/internal.h: what the files of platform/ share.
+ *
+ * control.c	the control file: slots shared with stubs
+ * filters.c	seccomp filters of zygote, mapper and guest threads, from one table
+ * zygote.c	starting it and asking it for stubs
+ * as.c		address spaces: commands to the mapper
+ * context.c	guest threads: slots, creation, retirement, CPU time
+ * ptrace/, seccomp/	how a guest thread is run: struct platform_ops
+ *
+ * Locks: platform->lock (RANK_PLATFORM_GLOBAL) for the zygote's socket;
+ * as->lock (RANK_PLATFORM) for the command page, the mapper and the contexts
+ * of an address space; control's lock is a leaf.
+ */
+#ifndef MINISENTRY_PLATFORM_INTERNAL_H
+#define MINISENTRY_PLATFORM_INTERNAL_H
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/refs.h"
+#include "platform/platform.h"
+#include "platform/stub/abi.h"
+#include <stdatomic.h>
+
+#define NSEC_PER_SEC 1000000000LL
+
+/* ---- control file ---- */
+
+#define CONTROL_SLOTS 65536 /* command slots and guest threads of the whole sentry */
+
+struct control {
+	int fd;		/* immutable */
+	u8 *base;	/* immutable: all slots, mapped */
+	size_t frame_size; /* immutable: bytes at a slot's end that a signal frame may take */
+	struct mutex lock;
+	u32 used;	/* slots that were ever handed out; protected by lock */
+	u32 free_count; /* protected by lock */
+	u32 *free;	/* [CONTROL_SLOTS], protected by lock */
+};
+
+int control_init(struct control *c, size_t frame_size);
+void control_destroy(struct control *c);
+/* A zeroed slot, its context page and frame area committed. Index or -ENOMEM. */
+int control_alloc(struct control *c);
+/* Gives it back; no stub maps it any more, or only the one that had it before. */
+void control_free(struct control *c, u32 slot);
+static inline void *control_slot(const struct control *c, u32 slot)
+{
+	return c->base + (size_t)slot * STUB_SLOT_SIZE;
+}
+
+/* ---- filters ---- */
+
+/* Writes the three programs and their stub_prog into the config slot. */
+void filters_write(struct stub_config *config, bool ptrace, bool fsgsbase);
+
+/* ---- platform ---- */
+
+struct xstate_format {
+	u32 size;	   /* of the XSAVE area */
+	u32 extended_size; /* with the trailing magic */
+	u64 features;	   /* user xfeatures */
+	u32 mxcsr_mask;
+	u8 sw_bytes[48]; /* as the kernel writes them into a frame */
+};
+int xstate_probe(struct xstate_format *ret);
+/* Makes a state that came from elsewhere acceptable to the kernel. size <= format->size. */
+void xstate_sanitise(const struct xstate_format *format, void *buf, size_t size);
+
+struct platform_ops {
+	/* The thread ctx->tid exists; make it ready for the first switch. as->lock held. */
+	int (*context_start)(struct platform_context *ctx);
+	/* Makes the thread leave (as is alive). Owner thread. */
+	void (*context_stop)(struct platform_context *ctx);
+	void (*run)(struct platform_context *ctx, struct user_regs_struct *regs,
+		    struct platform_stop *stop);
+	int (*get_xstate)(struct platform_context *ctx, void *buf, size_t size);
+	int (*set_xstate)(struct platform_context *ctx, const void *buf, size_t size);
+	/* The stub is dead: wake whoever waits for ctx. Any thread, as->lock held. */
+	void (*wake_dead)(struct platform_context *ctx);
+};
+const struct platform_ops *ptrace_ops(void);
+const struct platform_ops *seccomp_ops(void);
+
+struct platform {
+	enum platform_kind kind;	/* immutable */
+	const struct platform_ops *ops; /* immutable */
+	bool fsgsbase;			/* immutable */
+	bool spin;			/* immutable */
+	int cpus;			/* immutable */
+	u64 guest_min;			/* immutable */
+	struct platform_vdso vdso;	/* immutable */
+	struct stub_header stub;	/* immutable */
+	struct xstate_format xstate;	/* immutable */
+	struct control control;
+	int zygote_pid, zygote_socket, zygote_pidfd; /* immutable */
+	_Atomic bool zygote_dead;
+	struct mutex lock;		/* the zygote's socket; spaces */
+	struct list spaces;		/* protected by lock */
+	int reaper_epoll;		/* immutable; -1 without reaper */
+	int reaper_event;
+	pthread_t reaper;
+	bool reaper_started;
+	_Atomic int running;		/* contexts that run guest code or spin */
+};
+
+int zygote_start(struct platform *p, const struct platform_config *config, char *reason,
+		 size_t reason_size);
+void zygote_stop(struct platform *p);
+/* Forks a stub that serves command slot `slot` and reports on done_fd. pid or -EAGAIN, -ENOMEM. */
+int zygote_fork(struct platform *p, u32 slot, int done_fd);
+int reaper_start(struct platform *p);
+void reaper_stop(struct platform *p);
+int reaper_add(struct platform *p, struct platform_as *as);
+void reaper_remove(struct platform *p, struct platform_as *as);
+
+/* ---- address spaces ---- */
+
+/* In slot_control: the stub has not mapped the slot, or not for certain. */
+#define SLOT_NOT_MAPPED 0x80000000U
+
+struct platform_as {
+	struct refs refs;
+	struct platform *platform;
+	struct list node;	 /* platform->spaces, protected by platform->lock */
+	int pid, pidfd, done_fd; /* immutable */
+	u32 cmd_slot;		 /* immutable */
+	struct stub_cmd *cmd;	 /* immutable */
+	_Atomic bool dead;	 /* all its threads have exited, or are about to by SIGKILL */
+	struct mutex lock;
+	/* protected by lock */
+	u32 seq;
+	struct list contexts; /* platform_context.node */
+	struct list retired;  /* threads told to exit: struct retired_thread */
+	u32 *slot_control;    /* [local slot] its control slot, mapped in the stub as long as it lives */
+	u32 *slot_free;	      /* stack of local slots without a thread */
+	u32 slot_count, slot_free_count, slot_capacity;
+	_Atomic u64 wall_ns; /* time in guest code, all contexts that ever were */
+};
+
+/* Tells the mapper to go, waits for the result: >= 0, or -errno; -ESRCH when the stub is dead. */
+s64 as_submit_locked(struct platform_as *as, u32 kind, u32 count);
+/* Kills the stub; returns when no instruction of its guest threads can run any more. */
+void as_kill_locked(struct platform_as *as);
+/* Kills without waiting; for threads that wait for a context of it. */
+void as_kill_nowait(struct platform_as *as);
+/* The stub is dead, by the kernel's word: marks it and wakes its contexts' owners. */
+void as_note_death(struct platform_as *as);
+/* A thread that leaves, or has left. Its local slot may be given to another one afterwards. */
+struct retired_thread {
+	struct list node; /* as->retired */
+	int tid;
+	u32 local_slot;
+	u64 since_ns;
+};
+
+/* ---- contexts ---- */
+
+struct platform_context {
+	struct platform_as *as;	 /* immutable, a reference */
+	struct platform *platform;
+	struct list node;	 /* protected by as->lock */
+	int tid;		 /* immutable */
+	u32 slot;		 /* immutable: control slot */
+	u32 local_slot;		 /* immutable: index in STUB_SLOTS */
+	u8 *mem;		 /* immutable: the slot in the sentry */
+	struct stub_ctx *shared; /* == mem */
+	u64 stub_addr;		 /* immutable: the slot in the stub */
+	_Atomic bool interrupted; /* sticky until platform_switch sees it */
+	_Atomic bool in_guest;	 /* a signal reaches it */
+	_Atomic u64 wall_ns;
+	/* owner thread only */
+	u32 uc;		      /* offset of the current ucontext, validated */
+	bool dead;
+	u32 spin_guest_ns;    /* seccomp: how long a spin may last */
+	u32 spin_misses;
+	u32 stub_spin;
+	u64 last_stop_ns;
+	void *xbuf;	      /* ptrace: register set buffer */
+	size_t xbuf_size;
+};
+
+#endif

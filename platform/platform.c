@@ -1,0 +1,248 @@
+#include "platform/platform.h"
+#include "base/host_mem.h"
+#include "base/host_proc.h"
+#include "base/host_spawn.h"
+#include "base/log.h"
+#include "platform/arch/x86_64/stub_image.h"
+#include "platform/internal.h"
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#define HWCAP2_FSGSBASE_BIT 2
+#define DEFAULT_MIN_ADDR 65536
+/* siginfo, ucontext, red zone and alignment around the extended state in a signal frame. */
+#define FRAME_OVERHEAD 2048
+
+const char *platform_name(enum platform_kind kind)
+{
+	switch (kind) {
+	case PLATFORM_SECCOMP:
+		return "seccomp";
+	case PLATFORM_PTRACE:
+		return "ptrace";
+	default:
+		return "auto";
+	}
+}
+
+int platform_kind_parse(const char *name, enum platform_kind *ret)
+{
+	for (enum platform_kind k = PLATFORM_AUTO; k <= PLATFORM_PTRACE; k++) {
+		if (strcmp(name, platform_name(k)) == 0) {
+			*ret = k;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static u64 min_addr(void)
+{
+	char text[32];
+	u64 v = DEFAULT_MIN_ADDR;
+
+	if (host_read_text("/proc/sys/vm/mmap_min_addr", text, sizeof(text)) > 0)
+		v = strtoull(text, NULL, 10);
+	return MAX(page_up_nofail(v), (u64)DEFAULT_MIN_ADDR);
+}
+
+static void config_write(struct platform *p)
+{
+	struct stub_config *config = control_slot(&p->control, 0);
+	static const int unblocked[] = { SIGILL, SIGTRAP, SIGBUS, SIGFPE,
+					 SIGSEGV, SIGSYS, STUB_INTERRUPT_SIGNAL };
+
+	config->ptrace = p->kind == PLATFORM_PTRACE;
+	config->fsgsbase = p->fsgsbase;
+	config->sentry_pid = (u64)host_getpid();
+	config->sigmask = ~0ULL;
+	for (size_t i = 0; i < ARRAY_SIZE(unblocked); i++)
+		config->sigmask &= ~(1ULL << (unblocked[i] - 1));
+	filters_write(config, config->ptrace, p->fsgsbase);
+}
+
+static void platform_destroy(struct platform *p)
+{
+	reaper_stop(p);
+	zygote_stop(p);
+	control_destroy(&p->control);
+	mutex_destroy(&p->lock);
+	free(p);
+}
+
+/* Everything but the proof that guest code runs. */
+static int platform_setup(enum platform_kind kind, const struct platform_config *config,
+			  struct platform **ret, char *reason, size_t reason_size)
+{
+	struct platform *p = calloc(1, sizeof(*p));
+	int err;
+
+	if (!p)
+		return -ENOMEM;
+	p->kind = kind;
+	p->ops = kind == PLATFORM_PTRACE ? ptrace_ops() : seccomp_ops();
+	p->fsgsbase = getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE_BIT;
+	p->cpus = host_cpu_count();
+	p->spin = config->spin && p->cpus > 1;
+	p->guest_min = min_addr();
+	p->reaper_epoll = -1;
+	memcpy(&p->stub, stub_image_blob, sizeof(p->stub));
+	ASSERT(p->stub.magic == STUB_MAGIC);
+	mutex_init(&p->lock, RANK_PLATFORM_GLOBAL, "platform");
+	list_init(&p->spaces);
+	err = xstate_probe(&p->xstate);
+	if (err < 0) {
+		snprintf(reason, reason_size, "signal frames have no XSAVE state");
+		goto fail;
+	}
+	err = control_init(&p->control, p->xstate.extended_size + FRAME_OVERHEAD);
+	if (err < 0) {
+		snprintf(reason, reason_size, "no control memory: %s", strerror(-err));
+		goto fail;
+	}
+	err = control_alloc(&p->control);
+	ASSERT(err <= 0); /* the first slot is number 0 */
+	if (err == 0) {
+		config_write(p);
+		err = zygote_start(p, config, reason, reason_size);
+	}
+	if (err < 0) {
+		control_destroy(&p->control);
+		goto fail;
+	}
+	*ret = p;
+	return 0;
+fail:
+	mutex_destroy(&p->lock);
+	free(p);
+	return err;
+}
+
+/*
+ * Proof: a context is made and stops at an interrupt and at an unmapped
+ * instruction pointer with an exec fault.
+ */
+static int platform_prove(struct platform *p, char *reason, size_t reason_size)
+{
+	struct platform_as *as;
+	struct platform_context *ctx;
+	struct user_regs_struct regs = { .rip = p->guest_min, .rsp = p->guest_min };
+	struct platform_stop stop;
+	int ret;
+
+	ret = platform_as_new(p, &as);
+	if (ret < 0) {
+		snprintf(reason, reason_size, "no stub process: %s", strerror(-ret));
+		return ret;
+	}
+	ret = platform_context_new(as, &ctx);
+	if (ret < 0) {
+		snprintf(reason, reason_size, "no guest thread: %s", strerror(-ret));
+		platform_as_put(as);
+		return ret;
+	}
+	do
+		platform_switch(ctx, &regs, &stop);
+	while (stop.reason == PLATFORM_STOP_INTERRUPTED);
+	if (stop.reason != PLATFORM_STOP_FAULT || stop.fault_addr != p->guest_min ||
+	    !stop.access_exec) {
+		snprintf(reason, reason_size, "a guest thread stops for the wrong reason (%d, signal %d)",
+			 stop.reason, stop.signo);
+		ret = -EOPNOTSUPP;
+	}
+	platform_context_free(ctx);
+	platform_as_put(as);
+	return ret;
+}
+
+static int platform_try(enum platform_kind kind, const struct platform_config *config,
+			struct platform **ret, char *reason, size_t reason_size)
+{
+	struct platform *p;
+	int err;
+
+	snprintf(reason, reason_size, "failed");
+	err = platform_setup(kind, config, &p, reason, reason_size);
+	if (err < 0)
+		return err;
+	err = platform_prove(p, reason, reason_size);
+	if (err < 0) {
+		platform_destroy(p);
+		return err;
+	}
+	*ret = p;
+	return 0;
+}
+
+int platform_new(const struct platform_config *config, struct platform **ret)
+{
+	static const enum platform_kind order[] = { PLATFORM_SECCOMP, PLATFORM_PTRACE };
+	char reason[160], line[256];
+	int err = -EINVAL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(order); i++) {
+		if (config->kind != PLATFORM_AUTO && config->kind != order[i])
+			continue;
+		err = platform_try(order[i], config, ret, reason, sizeof(reason));
+		if (err == 0)
+			return 0;
+		snprintf(line, sizeof(line), "platform %s refused: %s%s", platform_name(order[i]), reason,
+			 config->kind == PLATFORM_AUTO && i == 0 ? "; trying ptrace" : "");
+		if (config->explain)
+			config->explain(line);
+		else
+			log_warn("%s", line);
+	}
+	return err;
+}
+
+int platform_start(struct platform *p)
+{
+	return reaper_start(p);
+}
+
+void platform_free(struct platform *p)
+{
+	if (p)
+		platform_destroy(p);
+}
+
+enum platform_kind platform_kind_of(const struct platform *p)
+{
+	return p->kind;
+}
+
+int platform_probe(enum platform_kind kind, char *reason, size_t reason_size)
+{
+	struct platform_config config = { .kind = kind };
+	struct platform *p;
+	int ret;
+
+	if (kind == PLATFORM_AUTO)
+		return -EINVAL;
+	ret = platform_try(kind, &config, &p, reason, reason_size);
+	if (ret == 0) {
+		snprintf(reason, reason_size, "works");
+		platform_destroy(p);
+	}
+	return ret;
+}
+
+void platform_guest_limits(const struct platform *p, u64 *ret_min, u64 *ret_max)
+{
+	*ret_min = p->guest_min;
+	*ret_max = STUB_AREA;
+}
+
+void platform_get_vdso(const struct platform *p, struct platform_vdso *ret)
+{
+	*ret = p->vdso;
+}
+
+size_t platform_xstate_size(const struct platform *p)
+{
+	return p->xstate.size;
+}

@@ -1,0 +1,5 @@
+#include "platform/internal.h"
+const struct platform_ops *seccomp_ops(void)
+{
+	return ptrace_ops();
+}

@@ -1,0 +1,50 @@
+/*
+ * platform/stub_calls.h: the host system calls that code in a stub may make.
+ *
+ * Each role's seccomp filter is generated from this one table, and so are the
+ * documentation, `minisentry doctor` and the audit's expectation. Filters
+ * stack: a mapper is also under the zygote's filter, a guest thread under all
+ * three, so each role's set contains the next one's. What no row allows raises
+ * SIGSYS, which is a system call stop for a guest thread and death for the
+ * others (they block all signals).
+ */
+#ifndef MINISENTRY_PLATFORM_STUB_CALLS_H
+#define MINISENTRY_PLATFORM_STUB_CALLS_H
+
+#include "base/types.h"
+
+enum stub_role { STUB_ZYGOTE, STUB_MAPPER, STUB_GUEST };
+
+struct stub_arg_check {
+	enum {
+		CHECK_NONE,
+		CHECK_EQ,    /* arg == value */
+		CHECK_BELOW, /* arg < value */
+		CHECK_RANGE, /* value <= arg < limit, equal upper halves, and arg & mask == 0 */
+		CHECK_MASK,  /* (low half of arg) & mask == value */
+		CHECK_LOW,   /* low half of arg == value: for int arguments */
+	} kind;
+	int arg;
+	u64 value, limit, mask;
+};
+
+enum stub_call_when { WHEN_ALWAYS, WHEN_SECCOMP, WHEN_PTRACE, WHEN_NO_FSGSBASE };
+
+struct stub_call {
+	int nr;
+	enum stub_role role; /* the last role that may make it */
+	enum stub_call_when when;
+	const char *why;
+	struct stub_arg_check checks[4];
+};
+
+const struct stub_call *platform_stub_calls(size_t *ret_count);
+
+/* The host calls that the sentry's side of platform/ makes after platform_start. */
+struct host_call_reason {
+	int nr;
+	const char *why;
+};
+const struct host_call_reason *platform_host_calls(size_t *ret_count);
+
+#endif
