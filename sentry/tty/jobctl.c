@@ -71,8 +71,6 @@ static bool orphaned_locked(struct process_group *pg)
 
 		if (!tg->task_count || !parent || !parent->pgrp)
 			continue;
-		if (parent == tg->kernel->init)
-			continue;
 		if (parent->pgrp != pg && parent->pgrp->session == pg->session)
 			return false;
 	}
