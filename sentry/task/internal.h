@@ -59,6 +59,8 @@ void task_install_mm(struct task *t, struct mm *mm); /* takes the reference, add
 /* Under tasklist: puts tg into pgrp pgid of its session, making it if needed. *ret_old: put it later. */
 int pgrp_join_locked(struct thread_group *tg, int pgid, struct session *s, struct process_group **ret_old);
 void pgrp_leave_locked(struct thread_group *tg, struct process_group **ret_old);
+/* setsid: a session and group named after tg. */
+int session_start_locked(struct thread_group *tg, struct process_group **ret_old);
 /* No member has a parent outside the group but in its session (ignoring `without`). tasklist. */
 bool pgrp_orphaned_locked(struct process_group *pg, struct thread_group *without);
 /* SIGHUP and SIGCONT to the group if it is becoming orphaned with stopped members. tasklist. */
@@ -77,6 +79,11 @@ struct vfork_done {
 	struct task *waiter; /* holds a reference */
 };
 void vfork_release(struct task *t); /* the child execs or exits */
+
+/* ---- fs_context.c ---- */
+/* A set with new namespaces by flags (CLONE_NEWNS, CLONE_NEWUTS); fs: whose paths move into a new mount
+ * namespace, not shared with anybody. A reference. -ENOMEM, -ENOSPC. */
+int nsproxy_unshare(struct nsproxy *ns, u64 flags, struct fs_context *fs, struct nsproxy **ret);
 
 /* ---- exit.c / wait.c ---- */
 /* A group without live tasks: removes it and its leader from every list. tasklist; puts happen later. */

@@ -142,6 +142,7 @@ struct thread_group {
 	_Atomic int oom_score_adj;
 	struct task *parent_task;     /* tasklist: the parent's thread that made it (__WNOTHREAD, pdeath) */
 	int cont_notify;	      /* sighand: CLD_* that the next thread on its way out reports; 0 none */
+	bool zombie;		      /* tasklist: all tasks have exited, the parent may wait for it */
 	bool reaped;		      /* tasklist: waited for, no longer in the pid table */
 	u64 dead_maxrss;	      /* tasklist: KiB, of exited threads' mms */
 };

@@ -1,0 +1,66 @@
+/* Clocks of the sentry and the CPU time of tasks and groups. */
+#include "base/host_sync.h"
+#include "sentry/task/internal.h"
+
+u64 clock_monotonic_ns(void)
+{
+	return host_clock_ns(CLOCK_MONOTONIC);
+}
+
+u64 clock_realtime_ns(void)
+{
+	return host_clock_ns(CLOCK_REALTIME);
+}
+
+/* The first call's instant on both clocks: the longer ago, the better the ratio. */
+static u64 base_tsc, base_ns;
+
+static void __attribute__((constructor)) remember_start(void)
+{
+	base_ns = clock_monotonic_ns();
+	base_tsc = tsc_now();
+}
+
+u64 tsc_to_ns(u64 ticks)
+{
+	u64 d_tsc = tsc_now() - base_tsc, d_ns = clock_monotonic_ns() - base_ns;
+
+	if (!d_tsc)
+		return 0;
+	return (u64)((unsigned __int128)ticks * d_ns / d_tsc);
+}
+
+/* tasklist or own thread. */
+static void times_of(struct task *t, u64 *ret_utime, u64 *ret_stime)
+{
+	*ret_utime = t->final_utime_ns;
+	mutex_lock(&t->lock);
+	if (t->ctx)
+		*ret_utime = platform_context_cpu_ns(t->ctx);
+	mutex_unlock(&t->lock);
+	*ret_stime = t->final_stime_ns ? t->final_stime_ns : tsc_to_ns(atomic_load(&t->sys_tsc));
+}
+
+void task_cpu_times(struct task *t, u64 *ret_utime_ns, u64 *ret_stime_ns)
+{
+	times_of(t, ret_utime_ns, ret_stime_ns);
+}
+
+void thread_group_cpu_times(struct thread_group *tg, u64 *ret_utime_ns, u64 *ret_stime_ns)
+{
+	MUTEX_GUARD(&tg->kernel->tasklist_lock);
+	u64 u = tg->dead_utime_ns, s = tg->dead_stime_ns;
+	struct task *t;
+
+	list_for_each(t, &tg->tasks, group_node) {
+		u64 tu, ts;
+
+		if (atomic_load(&t->state) >= TASK_ZOMBIE)
+			continue; /* counted in dead_* */
+		times_of(t, &tu, &ts);
+		u += tu;
+		s += ts;
+	}
+	*ret_utime_ns = u;
+	*ret_stime_ns = s;
+}
