@@ -261,3 +261,21 @@ int tmpfs_parse_options(const char *data, u64 total_memory, struct tmpfs_options
 	free(copy);
 	return err;
 }
+
+int tmpfs_remount(struct superblock *sb, const char *data, u64 total_memory)
+{
+	struct tmpfs_sb *s = tmpfs_sb(sb);
+	struct tmpfs_options o = { .size_limit = s->page_limit << PAGE_SHIFT,
+				   .inode_limit = s->inode_limit };
+	int err = tmpfs_parse_options(data, total_memory, &o);
+	u64 pages = page_up_nofail(o.size_limit) >> PAGE_SHIFT;
+
+	if (err < 0)
+		return err;
+	if ((pages && s->pages_used > pages) || (o.inode_limit && s->inodes_used > o.inode_limit))
+		return -EINVAL;
+	s->page_limit = pages;
+	s->inode_limit = o.inode_limit ? MIN(o.inode_limit, TMPFS_INODES_HARD_MAX) :
+					 TMPFS_INODES_HARD_MAX;
+	return 0;
+}

@@ -28,6 +28,8 @@ struct tmpfs_options {
 int tmpfs_new(const struct tmpfs_options *o, struct superblock **ret);
 /* Parses mount(2) data ("size=10m,mode=1777,nr_inodes=..,uid=,gid="); half of total_memory by default. */
 int tmpfs_parse_options(const char *data, u64 total_memory, struct tmpfs_options *io);
+/* mount -o remount: new size and inode limits; -EINVAL below what is in use or for a bad option. */
+int tmpfs_remount(struct superblock *sb, const char *data, u64 total_memory);
 
 /* memfd_create(2): flags MFD_*. sb is the kernel's internal tmpfs. */
 int memfd_create_file(struct superblock *sb, const char *name, u32 flags, const struct cred *cred,
