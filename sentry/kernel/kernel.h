@@ -17,6 +17,7 @@ struct timer_service; /* sentry/time/timer.c: a thread that fires timers */
 struct futex_table; /* sentry/futex */
 struct net;	     /* sentry/net */
 struct tty;
+struct shm_table;
 
 struct kernel {
 	struct platform *platform;
@@ -26,6 +27,7 @@ struct kernel {
 	struct timer_service *timers;
 	struct futex_table *futexes;
 	struct superblock *internal_tmpfs; /* memfd, shm */
+	_Atomic(struct shm_table *) shm; /* sentry/ipc/shm.h; created on first use, freed with the kernel */
 	struct superblock *devpts;
 	struct thread_group *init;  /* tasklist: pid 1 */
 	struct waitq init_exit;	    /* woken when init's group is dead */

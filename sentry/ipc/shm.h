@@ -1,0 +1,49 @@
+/*
+ * sentry/ipc/shm.h: System V shared memory.
+ *
+ * A segment is a mappable that wraps anonymous shared memory of tmpfs; each vma
+ * that maps it registers, and that count is shm_nattch, exactly as Linux
+ * counts. The table holds one reference on each segment until IPC_RMID (and
+ * then until the last detach); vmas hold their own.
+ *
+ * Locks: table->lock (RANK_LEAF) protects the table and every segment's
+ * fields; it is never held across calls into other modules.
+ */
+#ifndef MINISENTRY_SENTRY_IPC_SHM_H
+#define MINISENTRY_SENTRY_IPC_SHM_H
+
+#include "base/cred.h"
+#include "base/lock.h"
+#include "base/mappable.h"
+#include <sys/shm.h>
+
+#define SHM_SEGMENTS_MAX 4096 /* as Linux's SHMMNI */
+
+struct superblock;
+struct shm_table;
+struct shm_segment;
+
+struct shm_table *shm_table_new(void);
+void shm_table_free(struct shm_table *t); /* no segment is mapped any more */
+
+/* shmget(2): the id. -EEXIST, -ENOENT, -EINVAL, -EACCES, -ENOSPC, -ENOMEM. */
+int shm_get(struct shm_table *t, struct superblock *memory, int key, u64 size, int flags,
+	    const struct cred *cred, int pid);
+/* The segment of an id with a reference; write asks for write permission. -EINVAL, -EACCES, -EIDRM. */
+int shm_find(struct shm_table *t, int id, const struct cred *cred, bool write, struct shm_segment **ret);
+void shm_put(struct shm_segment *s);
+struct mappable *shm_mappable(struct shm_segment *s); /* borrowed */
+u64 shm_size(const struct shm_segment *s);
+int shm_key(const struct shm_segment *s);
+/* Records pid and time of an attach or detach. */
+void shm_touched(struct shm_segment *s, int pid, bool attach);
+
+int shm_remove(struct shm_table *t, int id, const struct cred *cred);
+int shm_set(struct shm_table *t, int id, const struct cred *cred, const struct shmid_ds *ds);
+/* IPC_STAT (by_index false: id, with read permission) and SHM_STAT, SHM_STAT_ANY (by index): the id, or -errno. */
+int shm_stat(struct shm_table *t, int id, bool by_index, bool any, const struct cred *cred,
+	     struct shmid_ds *ret);
+/* SHM_INFO and IPC_INFO's answer: the highest used index. */
+int shm_totals(struct shm_table *t, struct shm_info *ret);
+
+#endif
