@@ -172,9 +172,9 @@ struct platform_context {
 	/* owner thread only */
 	u32 uc;		      /* offset of the current ucontext, validated */
 	bool dead;
-	u32 spin_guest_ns;    /* seccomp: how long a spin may last */
-	u32 spin_misses;
-	u32 stub_spin;
+	int spin_credit;      /* seccomp: < 0: that many stops without spinning */
+	int spin_penalty;
+	u64 handle_ns;	      /* moving average: how long the sentry has its turn */
 	u64 last_stop_ns;
 	void *xbuf;	      /* ptrace: register set buffer */
 	size_t xbuf_size;

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -568,6 +569,27 @@ static void test_other_entries(void **state)
 
 GUEST(g_jump, "jmp *%rbx");
 
+/* A jump may end in a loop, which is a guest's right: interrupt it. */
+static struct platform_context *watched;
+
+static void on_alarm(int sig)
+{
+	if (watched)
+		platform_context_interrupt(watched);
+}
+
+static void watch(struct platform_context *ctx)
+{
+	struct sigaction act = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+	struct itimerval tv = { { 0, 20000 }, { 0, 20000 } };
+
+	if (!ctx)
+		memset(&tv, 0, sizeof(tv));
+	watched = ctx;
+	sigaction(SIGALRM, &act, NULL);
+	setitimer(ITIMER_REAL, &tv, NULL);
+}
+
 /*
  * Jumps to every byte of the stub with the registers of calls that would break
  * out. What the kernel lets through shows as a mapping, a file change, or a process.
@@ -607,9 +629,9 @@ static void test_jump_everywhere(void **state)
 			g.regs.r12 = g.ctx->stub_addr; /* as the stub's code would have it */
 			g.regs.r14 = STUB_CONFIG;
 			g.regs.rbp = STUB_CMD;
-			alarm(30);
+			watch(g.ctx);
 			platform_switch(g.ctx, &g.regs, &g.stop);
-			alarm(0);
+			watch(NULL);
 			mark++;
 		}
 	}
@@ -645,7 +667,9 @@ static void test_no_mapping(void **state)
 		g.regs.rdx = 7;
 		g.regs.r10 = MAP_FIXED | MAP_SHARED;
 		g.regs.r8 = STUB_FD_FILES;
+		watch(g.ctx);
 		platform_switch(g.ctx, &g.regs, &g.stop);
+		watch(NULL);
 		if (g.stop.reason == PLATFORM_STOP_DEAD)
 			continue;
 		guest_load(g_peek, g_peek_end);
@@ -693,8 +717,9 @@ static void test_scribble(void **state)
 		for (int i = 0; i < 2000; i++) {
 			g.regs.rip = CODE;
 			g.regs.fs_base = g.regs.gs_base = 0;
-			alarm(60);
+			watch(g.ctx);
 			platform_switch(g.ctx, &g.regs, &g.stop);
+			watch(NULL);
 			if (g.stop.reason == PLATFORM_STOP_DEAD)
 				break;
 			if (platform_get_xstate(g.ctx, x, platform_xstate_size(plat)) < 0 ||
@@ -703,7 +728,6 @@ static void test_scribble(void **state)
 		}
 		kill(g.as->pid, SIGKILL);
 		pthread_join(t, NULL);
-		alarm(0);
 		guest_free(&g);
 		free(x);
 	}
@@ -749,10 +773,8 @@ static void test_sentry_killed(void **state)
 		kill(pid, SIGKILL);
 		assert_int_equal(waitpid(pid, &status, 0), pid);
 		/* Its children are ours now: every one of them ends. */
-		alarm(30);
 		while (waitpid(-1, &status, __WALL) > 0)
 			;
-		alarm(0);
 		assert_false(session_alive(zygote));
 		close(pipe_fds[0]);
 		close(pipe_fds[1]);
