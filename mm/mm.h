@@ -127,8 +127,9 @@ ssize_t mm_access_remote(struct mm *mm, u64 addr, void *buf, size_t len, bool wr
  * Returns bytes pinned (may be short: a hole follows, or max_segs), or -EFAULT.
  */
 struct mm_pin {
-	struct memfile *file;
+	struct memfile *file; /* NULL: a stand-in for untouched memory, all zero */
 	struct mem_range range;
+	struct mm *writer; /* for_write: the mm, a reference; fork gives the child a copy of these pages */
 };
 ssize_t mm_pin(struct mm *mm, uaddr addr, size_t len, bool for_write, struct iovec *seg,
 	       struct mm_pin *pins, int max_segs, int *ret_count);

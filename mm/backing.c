@@ -1,0 +1,290 @@
+/* Backing of guest pages: anonymous windows, files, and entering them into the pma set. */
+#include "mm/mm_impl.h"
+
+/* What one fault brings in: anonymous memory is only reserved, so it costs little. */
+#define ANON_WINDOW HUGE_PAGE_SIZE
+#define FILE_WINDOW_MIN (256UL << 10)
+#define FILE_WINDOW_MAX (2UL << 20)
+/* Kept free in the memory file beside a window, for the next windows of the same vma. */
+#define GROWTH_ROOM (8UL << 20)
+
+/* Puts references of dropped pmas in as few calls as possible. */
+struct puts {
+	struct memfile *file;
+	struct mem_range r;
+};
+
+static void puts_flush(struct puts *q)
+{
+	if (q->file)
+		memfile_put(q->file, q->r);
+	q->file = NULL;
+}
+
+static void puts_add(struct puts *q, struct memfile *file, struct mem_range r)
+{
+	if (!file)
+		return;
+	if (q->file == file && q->r.end == r.start) {
+		q->r.end = r.end;
+	} else if (q->file == file && q->r.start == r.end) {
+		q->r.start = r.start;
+	} else {
+		puts_flush(q);
+		*q = (struct puts){ file, r };
+	}
+}
+
+static bool any_mapped(struct mm *mm, u64 start, u64 end)
+{
+	struct pma *p = pma_set_seek(&mm->pmas, start);
+
+	for (; p && p->start < end; p = pma_next(p))
+		if (p->host_prot)
+			return true;
+	return false;
+}
+
+int backing_drop(struct mm *mm, u64 start, u64 end, bool only_shared)
+{
+	struct puts q = { 0 };
+	struct pma *p, *next;
+
+	mutex_assert_held(&mm->active_lock);
+	p = pma_set_seek(&mm->pmas, start);
+	if (!p || p->start >= end)
+		return 0;
+	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
+		return -ENOMEM;
+	if (any_mapped(mm, start, end))
+		stub_unmap(mm, start, end);
+	pma_set_split(&mm->pmas, start, end);
+	for (p = pma_set_seek(&mm->pmas, start); p && p->start < end; p = next) {
+		next = pma_next(p);
+		if (p->file && p->owned && only_shared) {
+			pma_set_host_prot(&mm->pmas, p, PROT_NONE);
+			continue;
+		}
+		puts_add(&q, p->file, pma_range(p));
+		pma_set_drop(&mm->pmas, p);
+	}
+	puts_flush(&q);
+	return 0;
+}
+
+int backing_install(struct mm *mm, const struct vma *v, const struct pma *value, bool map_now)
+{
+	struct puts q = { 0 };
+	struct pma new = *value, *p, *next;
+	u64 start = value->start, end = value->end;
+	int err;
+
+	mutex_assert_held(&mm->active_lock);
+	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
+		return -ENOMEM;
+	new.host_prot = PROT_NONE;
+	if (map_now || any_mapped(mm, start, end)) {
+		new.host_prot = stub_prot(v, value);
+		if (new.host_prot) {
+			err = stub_map(mm, start, end, new.file, new.offset, new.host_prot, false);
+			if (err < 0)
+				return err;
+		} else {
+			stub_unmap(mm, start, end);
+		}
+	}
+	pma_set_split(&mm->pmas, start, end);
+	for (p = pma_set_seek(&mm->pmas, start); p && p->start < end; p = next) {
+		next = pma_next(p);
+		puts_add(&q, p->file, pma_range(p));
+		pma_set_drop(&mm->pmas, p);
+	}
+	pma_set_merge(&mm->pmas, pma_set_add(&mm->pmas, &new));
+	puts_flush(&q);
+	return 0;
+}
+
+int backing_map(struct mm *mm, const struct vma *v, struct pma *p, bool populate)
+{
+	u64 start = MAX(p->start, v->start), end = MIN(p->end, v->end);
+	u8 prot = stub_prot(v, p);
+	int err = -EAGAIN;
+
+	mutex_assert_held(&mm->active_lock);
+	if (!prot || (p->host_prot == prot && !populate))
+		return 0;
+	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
+		return -ENOMEM;
+	if (p->host_prot && !populate) {
+		/* Same pages, other rights: keeps the page tables. */
+		err = platform_as_protect(mm->as, start, end - start, prot);
+		if (err == -ESRCH)
+			err = 0;
+	}
+	if (err < 0)
+		err = stub_map(mm, start, end, p->file, p->offset + (start - p->start), prot,
+			       populate);
+	if (err < 0)
+		return err;
+	/* stub_map may have merged pmas or dropped those of the zero page. */
+	p = pma_set_find(&mm->pmas, start);
+	if (!p)
+		return 0;
+	p = pma_set_isolate(&mm->pmas, p, start, end);
+	pma_set_host_prot(&mm->pmas, p, prot);
+	pma_set_merge(&mm->pmas, p);
+	return 0;
+}
+
+/* ---- windows ---- */
+
+struct window {
+	u64 start, end;
+};
+
+static struct window window_in(const struct vma *v, u64 page, u64 size)
+{
+	u64 start = page & ~(size - 1);
+
+	return (struct window){ MAX(start, v->start), MIN(start + size, v->end) };
+}
+
+/* Shrinks w to the free space around page: pmas other than the zero page's stay. */
+static void window_clip(struct mm *mm, struct window *w, u64 page)
+{
+	struct pma *p = pma_set_seek(&mm->pmas, w->start);
+
+	for (; p && p->start < w->end; p = pma_next(p)) {
+		if (!p->file)
+			continue;
+		if (p->end <= page) {
+			w->start = MAX(w->start, p->end);
+		} else {
+			if (p->start > page)
+				w->end = p->start;
+			return;
+		}
+	}
+}
+
+int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end,
+		     struct mem_range *ret)
+{
+	struct pma *before = start ? pma_set_find(&mm->pmas, start - 1) : NULL;
+	struct pma *after = pma_set_find(&mm->pmas, end);
+	struct pgalloc_opts opts = {
+		.mode = PGALLOC_ALLOCATE,
+		.acct_id = mm->acct_id,
+		.room = MIN(GROWTH_ROOM, vma_len(v)),
+		.dir = v->flags & VMA_GROWSDOWN ? PGALLOC_DOWN : PGALLOC_UP,
+	};
+
+	if (before && before->owned && !before->cow) {
+		opts.dir = PGALLOC_UP;
+		opts.hint = pma_range(before).end;
+	} else if (after && after->owned && !after->cow) {
+		opts.dir = PGALLOC_DOWN;
+		opts.hint = after->offset;
+	}
+	return pgalloc_allocate(mm->memory, end - start, &opts, ret);
+}
+
+static int back_anon(struct mm *mm, const struct vma *v, u64 page, bool map_now)
+{
+	struct window w = window_in(v, page, ANON_WINDOW);
+	struct mem_range r;
+	struct pma value;
+	int err;
+
+	window_clip(mm, &w, page);
+	err = backing_allocate(mm, v, w.start, w.end, &r);
+	if (err == -ENOMEM && w.end - w.start > PAGE_SIZE) {
+		w = (struct window){ page, page + PAGE_SIZE };
+		err = backing_allocate(mm, v, w.start, w.end, &r);
+	}
+	if (err < 0)
+		return -ENOMEM;
+	value = (struct pma){
+		.start = w.start,
+		.end = w.end,
+		.file = mm->memfile,
+		.offset = r.start,
+		.owned = true,
+	};
+	err = backing_install(mm, v, &value, map_now);
+	if (err < 0)
+		memfile_put(mm->memfile, r);
+	return err;
+}
+
+/* Asks the mappable for the page and what is convenient around it. */
+static int back_file(struct mm *mm, const struct vma *v, struct pma *old, u64 page, bool write,
+		     bool map_now)
+{
+	struct translation t;
+	struct window w;
+	struct pma value;
+	int err;
+
+	if (page == mm->file_next)
+		mm->file_window = MIN(mm->file_window * 2, FILE_WINDOW_MAX);
+	else
+		mm->file_window = FILE_WINDOW_MIN;
+	w = window_in(v, page, mm->file_window);
+	if (old) {
+		w.start = MAX(w.start, old->start);
+		w.end = MIN(w.end, old->end);
+	} else {
+		window_clip(mm, &w, page);
+	}
+	err = v->mappable->ops->translate(v->mappable, vma_offset_at(v, page),
+					  vma_offset_at(v, w.start), vma_offset_at(v, w.end),
+					  write, &t);
+	if (err < 0)
+		return err == -ENOMEM ? -ENOMEM : -EFAULT;
+	value = (struct pma){
+		.start = v->start + (t.offset - v->offset),
+		.file = t.file,
+		.offset = t.range.start,
+		.writable = t.writable && (v->flags & VMA_SHARED),
+	};
+	value.end = value.start + mem_range_len(t.range);
+	ASSERT(w.start <= value.start && value.start <= page && page < value.end &&
+	       value.end <= w.end);
+	mm->file_next = value.end;
+	err = backing_install(mm, v, &value, map_now);
+	if (err < 0)
+		memfile_put(t.file, t.range);
+	return err;
+}
+
+int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map_now,
+		    struct pma **ret)
+{
+	struct pma *p = pma_set_find(&mm->pmas, page);
+	int err = 0;
+
+	mutex_assert_held(&mm->active_lock);
+	if (p && !p->file)
+		p = NULL;
+	if (!v->mappable) {
+		if (!p && write)
+			err = back_anon(mm, v, page, map_now);
+		else if (p && write && p->cow)
+			err = cow_break(mm, v, p, page, map_now);
+	} else if (v->flags & VMA_SHARED) {
+		if (!p || (write && !p->writable))
+			err = back_file(mm, v, p, page, write, map_now);
+	} else {
+		if (!p)
+			err = back_file(mm, v, NULL, page, false, map_now && !write);
+		p = err == 0 && write ? pma_set_find(&mm->pmas, page) : NULL;
+		if (p && (!p->owned || p->cow))
+			err = cow_break(mm, v, p, page, map_now);
+	}
+	if (err < 0)
+		return err;
+	p = pma_set_find(&mm->pmas, page);
+	*ret = p && p->file ? p : NULL;
+	return 0;
+}

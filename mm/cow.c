@@ -1,0 +1,90 @@
+/*
+ * Breaking copy-on-write. The source is read-only in every stub that maps it
+ * (see mm_impl.h), so its pages hold still while they are copied; the
+ * destination becomes visible only when it is complete.
+ */
+#include "mm/mm_impl.h"
+
+/* A lone write copies little; writes that follow on copy more and more at a time. */
+#define COW_WINDOW_MIN (16UL << 10)
+#define COW_WINDOW_MAX HUGE_PAGE_SIZE
+/*
+ * Pages of a private file mapping follow the file until they are written, so
+ * copying more than is written shows. It is done only for writers that have
+ * gone through some pages in order, such as a dynamic linker relocating.
+ */
+#define FILE_RUN_LENGTH 4
+#define FILE_WINDOW_MAX (64UL << 10)
+
+static void choose_window(struct mm *mm, u64 page, bool file, u64 low, u64 high, u64 *ret_start,
+			  u64 *ret_end)
+{
+	bool follows = page == mm->cow_next;
+	u64 size = file ? PAGE_SIZE : COW_WINDOW_MIN;
+	u64 start = page & ~(size - 1);
+
+	mm->cow_run = follows ? mm->cow_run + 1 : 0;
+	if (follows && (!file || mm->cow_run >= FILE_RUN_LENGTH)) {
+		size = MIN(mm->cow_window * 2, file ? FILE_WINDOW_MAX : COW_WINDOW_MAX);
+		start = page;
+	}
+	mm->cow_window = size;
+	*ret_start = MAX(start, low);
+	*ret_end = MIN(start + size, high);
+	mm->cow_next = *ret_end;
+}
+
+/* The last user gets the pages without a copy. */
+static int take_over(struct mm *mm, struct vma *v, struct pma *p, bool map_now)
+{
+	p->cow = false;
+	return map_now ? backing_map(mm, v, p, false) : 0;
+}
+
+static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end, bool map_now)
+{
+	struct mem_range src = pma_subrange(p, start, end), dst;
+	struct pma value;
+	int err = backing_allocate(mm, v, start, end, &dst);
+
+	if (err < 0)
+		return -ENOMEM;
+	value = (struct pma){
+		.start = start,
+		.end = end,
+		.file = mm->memfile,
+		.offset = dst.start,
+		.owned = true,
+	};
+	ASSERT(!(p->host_prot & PROT_WRITE));
+	err = pgalloc_copy_between(pgalloc_of(p->file), src, mm->memory, dst);
+	if (err == 0)
+		err = backing_install(mm, v, &value, map_now);
+	if (err < 0) {
+		memfile_put(mm->memfile, dst);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_now)
+{
+	u64 start, end;
+	int err;
+
+	mutex_assert_held(&mm->active_lock);
+	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
+		return -ENOMEM;
+	if (p->owned && pgalloc_exclusive(pgalloc_of(p->file), pma_range(p)))
+		return take_over(mm, v, p, map_now);
+	choose_window(mm, page, !p->owned, MAX(p->start, v->start), MIN(p->end, v->end), &start, &end);
+	if (p->owned && pgalloc_exclusive(pgalloc_of(p->file), pma_subrange(p, start, end)))
+		return take_over(mm, v, pma_set_isolate(&mm->pmas, p, start, end), map_now);
+	err = copy(mm, v, p, start, end, map_now);
+	if (err == -ENOMEM && end - start > PAGE_SIZE) {
+		/* The failed attempt may have merged pmas: look again. */
+		p = pma_set_find(&mm->pmas, page);
+		err = copy(mm, v, p, page, page + PAGE_SIZE, map_now);
+	}
+	return err;
+}

@@ -1,0 +1,221 @@
+/* Guest faults, stack growth, prefaulting. */
+#include "mm/mm_impl.h"
+
+#include <signal.h>
+
+#define ZERO_WINDOW HUGE_PAGE_SIZE
+/* A page that is mapped and still faults: after so many times the cause is sought. */
+#define SPURIOUS_RETRIES 8
+
+/* A read fault on untouched anonymous memory: the host's zero page, on all sides. */
+static int map_zero_window(struct mm *mm, const struct vma *v, u64 page)
+{
+	u64 start = page & ~(ZERO_WINDOW - 1);
+	u64 low = MAX(start, v->start), high = MIN(start + ZERO_WINDOW, v->end);
+	struct pma *p, value = { 0 };
+
+	for (p = pma_set_seek(&mm->pmas, low); p && p->start < high; p = pma_next(p)) {
+		if (!p->file)
+			continue;
+		if (p->end <= page) {
+			low = MAX(low, p->end);
+		} else {
+			high = p->start;
+			break;
+		}
+	}
+	value.start = low;
+	value.end = high;
+	return backing_install(mm, v, &value, true);
+}
+
+/*
+ * The stub has the mapping and faulted all the same. Mostly another thread was
+ * faster. If not, the host had no page to give: find out by asking for one.
+ */
+static int spurious(struct mm *mm, const struct vma *v, struct pma *p, u64 page)
+{
+	struct mem_range r;
+	int err;
+
+	if (mm->spurious_addr != page) {
+		mm->spurious_addr = page;
+		mm->spurious_count = 0;
+	}
+	if (++mm->spurious_count < SPURIOUS_RETRIES)
+		return 0;
+	mm->spurious_count = 0;
+	if (p->file) {
+		r = pma_subrange(p, page, page + PAGE_SIZE);
+		err = pgalloc_populate(pgalloc_of(p->file), r);
+		if (err < 0)
+			return p->owned ? -ENOMEM : -EFAULT;
+	}
+	return backing_map(mm, v, p, true);
+}
+
+static bool access_allowed(const struct vma *v, bool write, bool exec)
+{
+	if (v->flags & VMA_RESERVED)
+		return false;
+	if (write)
+		return v->prot & PROT_WRITE;
+	if (exec)
+		return v->prot & PROT_EXEC;
+	return v->prot != PROT_NONE;
+}
+
+static int fault_locked(struct mm *mm, struct vma *v, u64 page, bool write, bool exec)
+{
+	u8 need = write ? PROT_WRITE : exec ? PROT_EXEC : PROT_READ;
+	struct pma *p = pma_set_find(&mm->pmas, page);
+	int err;
+
+	if (p && (p->host_prot & need))
+		return spurious(mm, v, p, page);
+	mm->spurious_count = 0;
+	err = backing_resolve(mm, v, page, write, true, &p);
+	if (err < 0)
+		return err;
+	if (!p)
+		return map_zero_window(mm, v, page);
+	return backing_map(mm, v, p, false);
+}
+
+static int fault_signal(int sig, int code, int *ret_sig, int *ret_code)
+{
+	*ret_sig = sig;
+	*ret_code = code;
+	return -EFAULT;
+}
+
+int mm_fault(struct mm *mm, u64 addr, bool write, bool exec, int *ret_sig, int *ret_code)
+{
+	u64 page = page_down(addr);
+	struct vma *v;
+	bool grow;
+	int err;
+
+	atomic_fetch_add_explicit(&mm->minor_faults, 1, memory_order_relaxed);
+	if (page < mm->min || page >= mm->max)
+		return fault_signal(SIGSEGV, SEGV_MAPERR, ret_sig, ret_code);
+	mutex_lock(&mm->active_lock);
+	v = vma_set_seek(&mm->vmas, page);
+	grow = v && v->start > page && (v->flags & VMA_GROWSDOWN);
+	if (grow) {
+		mutex_unlock(&mm->active_lock);
+		err = mm_grow_down(mm, page);
+		if (err < 0)
+			return fault_signal(SIGSEGV, SEGV_MAPERR, ret_sig, ret_code);
+		mutex_lock(&mm->active_lock);
+		v = vma_set_seek(&mm->vmas, page);
+	}
+	if (!v || v->start > page) {
+		mutex_unlock(&mm->active_lock);
+		return fault_signal(SIGSEGV, SEGV_MAPERR, ret_sig, ret_code);
+	}
+	if (!access_allowed(v, write, exec)) {
+		mutex_unlock(&mm->active_lock);
+		return fault_signal(SIGSEGV, SEGV_ACCERR, ret_sig, ret_code);
+	}
+	err = fault_locked(mm, v, page, write, exec);
+	mutex_unlock(&mm->active_lock);
+	if (err == -EFAULT)
+		return fault_signal(SIGBUS, BUS_ADRERR, ret_sig, ret_code);
+	return err;
+}
+
+/* mm/vma.c of Linux, expand_downwards. */
+int mm_grow_down(struct mm *mm, u64 addr)
+{
+	u64 page = page_down(addr), grow;
+	struct vma *v, *prev;
+	struct mm_op op;
+	int err = -EFAULT;
+
+	if (page < mm->min)
+		return -EFAULT;
+	mm_op_begin(mm, &op);
+	v = vma_set_seek(&mm->vmas, page);
+	if (!v || !(v->flags & VMA_GROWSDOWN))
+		goto out;
+	if (v->start <= page) {
+		err = 0; /* another thread did it */
+		goto out;
+	}
+	prev = vma_prev(v);
+	if (prev && !(prev->flags & VMA_GROWSDOWN) && prev->prot &&
+	    page - prev->end < STACK_GUARD_GAP)
+		goto out;
+	grow = v->start - page;
+	if (v->end - page > mm->limits.stack)
+		goto out;
+	err = -ENOMEM;
+	if (!mm_may_expand(mm, &mm->limits, v->prot, v->flags, grow, 0))
+		goto out;
+	if ((v->flags & VMA_LOCKED) && mm_may_lock(mm, &mm->limits, grow) < 0)
+		goto out;
+	vma_resize(mm, v, page, v->end);
+	err = 0;
+out:
+	mm_op_end(&op);
+	return err;
+}
+
+/* One step of mm_populate within v: from `page` on. Returns where to go on, or -errno. */
+static s64 populate_step(struct mm *mm, struct vma *v, u64 page, u64 end, bool write)
+{
+	struct pma *p;
+	u64 to;
+	int err = backing_resolve(mm, v, page, write, false, &p);
+
+	if (err < 0)
+		return err;
+	if (!p) {
+		/* Untouched and not to be written: zero pages need no memory. */
+		p = pma_set_seek(&mm->pmas, page);
+		while (p && !p->file)
+			p = pma_next(p);
+		return (s64)(p ? MIN(end, MAX(p->start, page + PAGE_SIZE)) : end);
+	}
+	to = MIN(p->end, end);
+	if (p->owned) {
+		err = pgalloc_commit(pgalloc_of(p->file), pma_subrange(p, page, to));
+		if (err < 0)
+			return -ENOMEM;
+	}
+	err = backing_map(mm, v, p, true);
+	return err < 0 ? err : (s64)to;
+}
+
+int mm_populate(struct mm *mm, u64 start, u64 end, bool for_write, bool respect_prot)
+{
+	int err = 0;
+
+	while (start < end && err == 0) {
+		struct vma *v;
+		s64 to;
+
+		mutex_lock(&mm->active_lock);
+		v = vma_set_find(&mm->vmas, start);
+		if (!v) {
+			err = -ENOMEM;
+		} else if (v->flags & VMA_RESERVED) {
+			start = MIN(v->end, end);
+		} else if (!access_allowed(v, respect_prot && for_write, false)) {
+			err = -EFAULT;
+		} else {
+			bool write = for_write ||
+				     (!respect_prot && (v->prot & PROT_WRITE) &&
+				      !(v->flags & VMA_SHARED));
+
+			to = populate_step(mm, v, start, MIN(v->end, end), write);
+			if (to < 0)
+				err = (int)to;
+			else
+				start = (u64)to;
+		}
+		mutex_unlock(&mm->active_lock);
+	}
+	return err;
+}

@@ -1,0 +1,239 @@
+/* Life of an address space. */
+#include "mm/mm_impl.h"
+
+#include <stdlib.h>
+
+void mm_op_begin(struct mm *mm, struct mm_op *op)
+{
+	*op = (struct mm_op){ .mm = mm };
+	rwlock_wrlock(&mm->map_lock);
+	mutex_lock(&mm->active_lock);
+}
+
+void mm_op_end(struct mm_op *op)
+{
+	struct mm *mm = op->mm;
+	struct vma *v, *next;
+
+	mutex_unlock(&mm->active_lock);
+	for (v = op->dead; v; v = v->dead_next)
+		vma_reg_release(v->reg);
+	rwlock_unlock(&mm->map_lock);
+	for (v = op->dead; v; v = next) {
+		next = v->dead_next;
+		vma_free(v);
+	}
+}
+
+int mm_new(const struct mm_config *config, struct mm **ret)
+{
+	struct mm *mm = calloc(1, sizeof(*mm));
+	int err;
+
+	if (!mm)
+		return -ENOMEM;
+	pma_set_init(&mm->pmas);
+	err = pma_set_reserve(&mm->pmas, 2 * PMA_RESERVE);
+	if (err == 0)
+		err = platform_as_new(config->platform, &mm->as);
+	if (err < 0) {
+		pma_set_destroy(&mm->pmas);
+		free(mm);
+		return err;
+	}
+	refs_init(&mm->refs, "mm");
+	mm->users = 1;
+	mm->platform = config->platform;
+	mm->memory = config->memory;
+	mm->memfile = pgalloc_file(config->memory);
+	mm->acct_id = config->acct_id;
+	platform_guest_limits(config->platform, &mm->min, &mm->max);
+	mm->mmap_base = mm->max;
+	rwlock_init(&mm->map_lock, RANK_MM_MAP, "mm map");
+	mutex_init(&mm->active_lock, RANK_MM_ACTIVE, "mm active");
+	mutex_init(&mm->exe_lock, RANK_LEAF, "mm exe");
+	vma_set_init(&mm->vmas);
+	mm->limits = (struct mm_limits){
+		.as = RLIM_INFINITY,
+		.data = RLIM_INFINITY,
+		.stack = RLIM_INFINITY,
+		.memlock = RLIM_INFINITY,
+	};
+	mm->dumpable = 1;
+	*ret = mm;
+	return 0;
+}
+
+struct mm *mm_get(struct mm *mm)
+{
+	refs_get(&mm->refs);
+	return mm;
+}
+
+/* Everything goes at once: one unmap of the stub, then the memory. */
+static void tear_down(struct mm *mm)
+{
+	struct mm_op op;
+	struct vma *v;
+	struct mm_stats stats;
+
+	mm_get_stats(mm, &stats); /* for peak_rss */
+	mm_op_begin(mm, &op);
+	if (mm->pmas.mapped)
+		stub_drop_all(mm);
+	if (backing_drop(mm, 0, UINT64_MAX & PAGE_MASK, false) < 0)
+		PANIC("mm: no memory to release an address space");
+	while ((v = vma_set_first(&mm->vmas)))
+		vma_leave(&op, v);
+	mm->torn_down = true;
+	mm_op_end(&op);
+}
+
+void mm_put(struct mm *mm)
+{
+	if (!mm || !refs_put(&mm->refs))
+		return;
+	if (!mm->torn_down)
+		tear_down(mm);
+	platform_as_put(mm->as);
+	if (mm->exe)
+		mm->exe_put(mm->exe);
+	ASSERT(!mm->write_pins);
+	pma_set_destroy(&mm->pmas);
+	rwlock_destroy(&mm->map_lock);
+	mutex_destroy(&mm->active_lock);
+	mutex_destroy(&mm->exe_lock);
+	free(mm);
+}
+
+struct platform_as *mm_as(struct mm *mm)
+{
+	return mm->as;
+}
+
+void mm_user_get(struct mm *mm)
+{
+	atomic_fetch_add(&mm->users, 1);
+}
+
+void mm_user_put(struct mm *mm)
+{
+	u32 before = atomic_fetch_sub(&mm->users, 1);
+
+	ASSERT(before > 0);
+	if (before == 1)
+		tear_down(mm);
+}
+
+int mm_reserve(struct mm *mm, u64 start, u64 end, int prot, const char *name)
+{
+	struct vma *v = calloc(1, sizeof(*v));
+	struct mm_op op;
+	int err = -ENOMEM;
+
+	if (!v || !(v->name = vma_name_new(name))) {
+		free(v);
+		return -ENOMEM;
+	}
+	*v = (struct vma){
+		.start = start,
+		.end = end,
+		.prot = (u8)prot,
+		.max_prot = (u8)prot,
+		.flags = VMA_RESERVED,
+		.name = v->name,
+	};
+	list_init(&v->reg_node);
+	mm_op_begin(mm, &op);
+	if (mm->reserved_count < MM_MAX_RESERVED) {
+		struct vma *next = vma_set_seek(&mm->vmas, start);
+
+		err = start >= end || (next && next->start < end) ? -EEXIST : 0;
+	}
+	if (err == 0) {
+		int i = mm->reserved_count++;
+
+		for (; i > 0 && mm->reserved[i - 1].start > start; i--)
+			mm->reserved[i] = mm->reserved[i - 1];
+		mm->reserved[i].start = start;
+		mm->reserved[i].end = end;
+		vma_enter(mm, v);
+	}
+	mm_op_end(&op);
+	if (err < 0)
+		vma_free(v);
+	return err;
+}
+
+void mm_set_layout(struct mm *mm, u64 mmap_base)
+{
+	struct mm_op op;
+
+	mm_op_begin(mm, &op);
+	mm->mmap_base = MIN(page_down(mmap_base), mm->max);
+	mm_op_end(&op);
+}
+
+void mm_set_limits(struct mm *mm, const struct mm_limits *limits)
+{
+	struct mm_op op;
+
+	mm_op_begin(mm, &op);
+	mm->limits = *limits;
+	mm_op_end(&op);
+}
+
+/* ---- what upper layers hang on an mm ---- */
+
+void mm_set_exe(struct mm *mm, void *exe_file, void (*put)(void *))
+{
+	void *old;
+	void (*old_put)(void *);
+
+	mutex_lock(&mm->exe_lock);
+	old = mm->exe;
+	old_put = mm->exe_put;
+	mm->exe = exe_file;
+	mm->exe_put = put;
+	mutex_unlock(&mm->exe_lock);
+	if (old)
+		old_put(old);
+}
+
+void *mm_get_exe(struct mm *mm, void (*get)(void *))
+{
+	void *exe;
+
+	mutex_lock(&mm->exe_lock);
+	exe = mm->exe;
+	if (exe)
+		get(exe);
+	mutex_unlock(&mm->exe_lock);
+	return exe;
+}
+
+int mm_dumpable(struct mm *mm)
+{
+	return mm->dumpable;
+}
+
+void mm_set_dumpable(struct mm *mm, int v)
+{
+	mm->dumpable = v;
+}
+
+void mm_get_marks(struct mm *mm, struct mm_marks *ret)
+{
+	rwlock_rdlock(&mm->map_lock);
+	*ret = mm->marks;
+	rwlock_unlock(&mm->map_lock);
+}
+
+void mm_set_marks(struct mm *mm, const struct mm_marks *marks)
+{
+	struct mm_op op;
+
+	mm_op_begin(mm, &op);
+	mm->marks = *marks;
+	mm_op_end(&op);
+}

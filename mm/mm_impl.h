@@ -1,0 +1,195 @@
+/*
+ * mm/mm_impl.h: what the files of mm/ share.
+ *
+ * Locks. Changing the vma set needs map_lock for write and active_lock; reading
+ * it needs either. So faults and copies, which are the frequent operations,
+ * take active_lock only. A mappable's add, remove, put and sync are called
+ * under map_lock but never under active_lock; translate under active_lock.
+ *
+ * Rule of revocation: memory goes back to its file (memfile_put) only after the
+ * stub call that unmapped or replaced it has returned. Rule of copy-on-write:
+ * a pma with `cow` is never writable in the stub, so its pages cannot change
+ * while they are copied.
+ */
+#ifndef MINISENTRY_MM_IMPL_H
+#define MINISENTRY_MM_IMPL_H
+
+#include "base/lock.h"
+#include "base/log.h"
+#include "mm/mm.h"
+#include "mm/pma_set.h"
+#include "mm/vma_set.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+/* Linux's default vm.max_map_count. */
+#define MM_MAX_VMAS 65530
+/* Host mappings of a stub before all are dropped and refaulted; the host's own limit is 65530. */
+#define MM_MAX_HOST_VMAS 60000
+#define MM_MAX_RESERVED 4
+#define MM_PROT_ALL (PROT_READ | PROT_WRITE | PROT_EXEC)
+
+struct mm {
+	struct refs refs;
+	_Atomic u32 users;
+
+	/* immutable */
+	struct platform *platform;
+	struct platform_as *as;
+	struct pgalloc *memory;
+	struct memfile *memfile;
+	u32 acct_id;
+	u64 min, max; /* guest addresses */
+
+	struct rwlock map_lock;
+	/* changed under map_lock (write) and active_lock, read under either */
+	struct vma_set vmas;
+	u64 total, data, locked; /* bytes of vmas: all, private writable, VMA_LOCKED */
+	u64 mmap_base;
+	u32 future_lock; /* VMA_LOCKED | VMA_LOCKONFAULT of MCL_FUTURE */
+	struct mm_limits limits;
+	struct mm_marks marks;
+	struct {
+		u64 start, end;
+	} reserved[MM_MAX_RESERVED];
+	int reserved_count;
+	bool torn_down;
+
+	struct mutex active_lock;
+	/* protected by active_lock */
+	struct pma_set pmas;
+	struct mm_write_pin *write_pins;
+	u64 cow_next, cow_window;   /* where a sequential writer would break COW next; its window */
+	u32 cow_run;		    /* breaks in sequence so far */
+	u64 file_next, file_window; /* the same for faults on files */
+	u64 spurious_addr;	    /* last fault that found its page mapped, and how often */
+	u32 spurious_count;
+	u64 peak_vm, peak_rss;
+
+	_Atomic u64 minor_faults, major_faults;
+	_Atomic int dumpable;
+
+	struct mutex exe_lock; /* RANK_LEAF */
+	void *exe;	       /* protected by exe_lock */
+	void (*exe_put)(void *);
+};
+
+/* Memory that the sentry may write through a pin: fork must not leave it shared. */
+struct mm_write_pin {
+	struct mm_write_pin *next;
+	struct memfile *file;
+	struct mem_range range;
+};
+
+/* ---- an operation on the map: locks, and what to release after them (mm.c) ---- */
+
+struct mm_op {
+	struct mm *mm;
+	struct vma *dead; /* removed vmas */
+};
+
+void mm_op_begin(struct mm *mm, struct mm_op *op);
+/* Unlocks, then unregisters and frees the dead vmas. */
+void mm_op_end(struct mm_op *op);
+
+/* ---- vmas (vma.c); map_lock (write) and active_lock held ---- */
+
+/* The registration of one or more vmas, split from one, with their mappable. */
+struct vma_reg {
+	struct mapping m;
+	struct refs refs; /* one for all users, one per tryget */
+	struct mm *mm;
+	struct mappable *mappable; /* reference */
+	u32 users;		   /* vmas; protected by mm->map_lock */
+	struct list vmas;	   /* protected by mm->active_lock */
+};
+
+/* Registers; one user. No locks but map_lock. 0, -ENOMEM, or the mappable's refusal. */
+int vma_reg_new(struct mm *mm, struct mappable *mappable, u64 start, u64 end, bool shared,
+		bool writable, struct vma_reg **ret);
+/* One user fewer; the last unregisters. Not under active_lock. */
+void vma_reg_release(struct vma_reg *reg);
+
+/* Frees a vma that is in no set and no registration's list, with its references. Without active_lock. */
+void vma_free(struct vma *v);
+/* Enters v (attached to its registration's list) / takes it out onto op's dead list. */
+void vma_enter(struct mm *mm, struct vma *v);
+void vma_leave(struct mm_op *op, struct vma *v);
+void vma_resize(struct mm *mm, struct vma *v, u64 start, u64 end);
+/* Cuts v at addr: v keeps the lower part, *ret_upper is the new upper one. -ENOMEM. */
+int vma_split(struct mm *mm, struct vma *v, u64 addr, struct vma **ret_upper);
+/* A copy of v's attributes (references, a user of the registration) for [start, end); in no set. */
+struct vma *vma_dup(struct vma *v, u64 start, u64 end);
+/* Joins v with its neighbours where they are alike; returns the vma that v is part of now. */
+struct vma *vma_merge(struct mm_op *op, struct vma *v);
+/* Changes prot and flags with the accounting. */
+void vma_change(struct mm *mm, struct vma *v, u8 prot, u32 flags);
+/* Makes the vma boundary run through start and end, so that ranges can change attributes. -ENOMEM. */
+int vma_cut(struct mm *mm, u64 start, u64 end);
+static inline u64 vma_offset_at(const struct vma *v, u64 addr)
+{
+	return v->offset + (addr - v->start);
+}
+static inline bool vma_is_anon(const struct vma *v)
+{
+	return !v->mappable && !(v->flags & VMA_RESERVED);
+}
+/* Room for `add` more bytes under RLIMIT_AS, and RLIMIT_DATA when private writable. */
+bool mm_may_expand(const struct mm *mm, const struct mm_limits *l, u8 prot, u32 flags, u64 add,
+		   u64 replaced);
+/* -EPERM, -EAGAIN or 0: `add` more locked bytes. */
+int mm_may_lock(const struct mm *mm, const struct mm_limits *l, u64 add);
+/* Unmaps [start, end), aligned and in bounds. 0, -ENOMEM, -EPERM (reserved). */
+int mm_unmap_range(struct mm_op *op, u64 start, u64 end);
+/* A free place as mmap chooses it. 0 or -ENOMEM. */
+int mm_find_place(struct mm *mm, u64 hint, u64 len, int map_flags, bool huge_align, u64 *ret);
+
+/* ---- the stub's mappings (stub.c); active_lock held ---- */
+
+/* What the stub may have for p under v's protection; 0: nothing. */
+u8 stub_prot(const struct vma *v, const struct pma *p);
+/* 0 or -ENOMEM; then the stub has nothing mapped at all. */
+int stub_map(struct mm *mm, u64 start, u64 end, struct memfile *file, u64 offset, u8 prot,
+	     bool populate);
+int stub_map_zero(struct mm *mm, u64 start, u64 end, u8 prot);
+/* Never fails; the pmas' host_prot is the caller's to change. */
+void stub_unmap(struct mm *mm, u64 start, u64 end);
+/* Unmaps everything and says so in the pmas. */
+void stub_drop_all(struct mm *mm);
+/* Takes rights away from, or unmaps, what is mapped in [start, end), so that no more than `allowed` is left. */
+void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed);
+/* Takes the right to write from every pma with cow. */
+void stub_protect_cow(struct mm *mm);
+
+/* ---- backing (backing.c, cow.c); active_lock held ---- */
+
+/*
+ * Enters memory file pages (whose references it takes over) as the backing of
+ * [start, end), replacing what was there, in the stub too when any of it was
+ * mapped or map_now is set. 0, -ENOMEM (references stay with the caller).
+ */
+int backing_install(struct mm *mm, const struct vma *v, const struct pma *value, bool map_now);
+/*
+ * Makes the page backed so that the access can be done through its pma. *ret
+ * NULL: untouched anonymous memory, reads as zero. -EFAULT: beyond the end of
+ * file, or the file system has no space (SIGBUS); -ENOMEM.
+ */
+int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map_now,
+		    struct pma **ret);
+/* Maps p in the stub as far as v reaches, with all the rights that both allow. */
+int backing_map(struct mm *mm, const struct vma *v, struct pma *p, bool populate);
+/* Drops the pmas of [start, end), unmapping them first. only_shared: those of files only. */
+int backing_drop(struct mm *mm, u64 start, u64 end, bool only_shared);
+/* A private copy of p's part around page, or p itself when nobody else has it. */
+int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_now);
+/* Allocates [start, end) of guest memory, uncommitted, next to its neighbours' memory. */
+int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end,
+		     struct mem_range *ret);
+
+/* Faults in [start, end) as mlock and MAP_POPULATE do. Takes active_lock itself. 0, -EFAULT, -ENOMEM. */
+int mm_populate(struct mm *mm, u64 start, u64 end, bool for_write, bool respect_prot);
+/* Grows a VMA_GROWSDOWN vma down to addr. Takes both locks. 0, -EFAULT, -ENOMEM. */
+int mm_grow_down(struct mm *mm, u64 addr);
+
+#endif

@@ -1,0 +1,155 @@
+/* mprotect and anonymous names. */
+#include "mm/mm_impl.h"
+
+#ifndef PROT_SEM
+#define PROT_SEM 0x8
+#endif
+#define PROT_GROWS (PROT_GROWSDOWN | PROT_GROWSUP)
+
+/* Changes one vma's part [start, end); the vma is cut there. */
+static int protect_part(struct mm_op *op, struct vma *v, u64 start, u64 end, u8 prot,
+			const struct mm_limits *limits, struct vma **ret)
+{
+	struct mm *mm = op->mm;
+	u64 grows = 0;
+	int err;
+
+	*ret = v;
+	if (v->flags & VMA_RESERVED)
+		return -EPERM;
+	if (prot & ~v->max_prot)
+		return -EACCES;
+	if (prot == v->prot)
+		return 0;
+	if ((prot & PROT_WRITE) && !(v->prot & PROT_WRITE) && !(v->flags & VMA_SHARED)) {
+		grows = end - start;
+		if (limits->data != RLIM_INFINITY && !(v->flags & VMA_GROWSDOWN) &&
+		    mm->data + grows > limits->data)
+			return -ENOMEM;
+	}
+	err = vma_cut(mm, start, end);
+	if (err < 0)
+		return err;
+	v = vma_set_find(&mm->vmas, start);
+	vma_change(mm, v, prot, v->flags);
+	*ret = vma_merge(op, v);
+	return 0;
+}
+
+/* Linux's do_mprotect_pkey. */
+int mm_mprotect(struct mm *mm, u64 addr, u64 len, int prot, const struct mm_limits *limits)
+{
+	u8 new_prot = (u8)(prot & MM_PROT_ALL);
+	u8 host = new_prot ? new_prot | PROT_READ : PROT_NONE;
+	int grows = prot & PROT_GROWS;
+	struct mm_op op;
+	struct vma *v;
+	u64 end, pos, populate_from = 0, populate_to = 0;
+	int err = 0;
+
+	if (grows == PROT_GROWS || !page_aligned(addr))
+		return -EINVAL;
+	if (!len)
+		return 0;
+	if (!page_up(len, &len) || !len || addr + len <= addr)
+		return -ENOMEM;
+	if (prot & ~(MM_PROT_ALL | PROT_SEM | PROT_GROWS))
+		return -EINVAL;
+	end = addr + len;
+	mm_op_begin(mm, &op);
+	mm->limits = *limits;
+	v = vma_set_seek(&mm->vmas, addr);
+	if (!v || (grows & PROT_GROWSDOWN ? v->start >= end : v->start > addr)) {
+		err = -ENOMEM;
+	} else if (grows & PROT_GROWSUP) {
+		err = -EINVAL; /* x86 has no such vma */
+	} else if (grows) {
+		if (v->flags & VMA_GROWSDOWN)
+			addr = v->start;
+		else
+			err = -EINVAL;
+	}
+	for (pos = addr; err == 0 && pos < end;) {
+		u64 to;
+
+		if (!v || v->start > pos) {
+			err = -ENOMEM;
+			break;
+		}
+		to = MIN(v->end, end);
+		if ((v->flags & VMA_LOCKED) && (new_prot & PROT_WRITE) && !populate_from) {
+			populate_from = pos;
+			populate_to = to;
+		}
+		err = protect_part(&op, v, pos, to, new_prot, limits, &v);
+		if (err == 0) {
+			/* Rights that go must be gone in the stub before we return; new ones come by fault. */
+			stub_restrict(mm, pos, to, host);
+			pos = to;
+			v = vma_set_seek(&mm->vmas, pos);
+		}
+	}
+	mm_op_end(&op);
+	if (err == 0 && populate_from)
+		mm_populate(mm, populate_from, populate_to, false, false);
+	return err;
+}
+
+/* PR_SET_VMA_ANON_NAME; Linux's madvise_set_anon_name. */
+int mm_set_anon_name(struct mm *mm, u64 addr, u64 len, const char *text)
+{
+	struct vma_name *name = NULL;
+	struct mm_op op;
+	struct vma *v;
+	u64 pos, end;
+	int err = 0;
+
+	if (!page_aligned(addr))
+		return -EINVAL;
+	if (!page_up(len, &len) || addr + len < addr)
+		return -EINVAL;
+	end = addr + len;
+	if (end == addr)
+		return 0;
+	if (text && !(name = vma_name_new(text)))
+		return -ENOMEM;
+	mm_op_begin(mm, &op);
+	for (pos = addr; pos < end && err != -EBADF;) {
+		struct vma_name *use = name, *near;
+		u64 to;
+
+		v = vma_set_seek(&mm->vmas, pos);
+		if (!v || v->start > pos)
+			err = -ENOMEM;
+		if (!v || v->start >= end)
+			break;
+		pos = MAX(pos, v->start);
+		to = MIN(v->end, end);
+		if ((v->flags & VMA_RESERVED) || (v->mappable && !(v->flags & VMA_SHARED))) {
+			err = -EBADF;
+			break;
+		}
+		/* A neighbour's equal name is shared, so that the two can merge. */
+		near = pos > v->start ? v->anon_name :
+		       vma_prev(v)    ? vma_prev(v)->anon_name :
+					NULL;
+		if (use && near && !__builtin_strcmp(near->text, use->text))
+			use = near;
+		if (vma_cut(mm, pos, to) < 0) {
+			err = -ENOMEM;
+			break;
+		}
+		v = vma_set_find(&mm->vmas, pos);
+		if (v->anon_name != use) {
+			struct vma_name *old = v->anon_name;
+
+			v->anon_name = vma_name_get(use);
+			vma_name_put(old);
+		}
+		vma_merge(&op, v);
+		pos = to;
+	}
+	mm_op_end(&op);
+	vma_name_put(name);
+	return err;
+}

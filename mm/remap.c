@@ -1,0 +1,286 @@
+/* mremap: Linux's mm/mremap.c. */
+#include "mm/mm_impl.h"
+
+struct remap {
+	u64 old, old_len, new, new_len; /* page-aligned lengths */
+	int flags;
+	const struct mm_limits *limits;
+	u64 populate_from, populate_to; /* of locked memory that grew */
+};
+
+/* Moves the pmas of [from, from + len) to `to`, where nothing is. The stub has neither range mapped after it. */
+static int move_pmas(struct mm *mm, u64 from, u64 len, u64 to)
+{
+	struct pma *p, *next;
+	bool mapped = false;
+
+	if (pma_set_reserve(&mm->pmas, 2 * PMA_RESERVE) < 0)
+		return -ENOMEM;
+	pma_set_split(&mm->pmas, from, from + len);
+	for (p = pma_set_seek(&mm->pmas, from); p && p->start < from + len; p = pma_next(p))
+		mapped |= p->host_prot != 0;
+	if (mapped) {
+		stub_unmap(mm, from, from + len);
+		/* It may have merged across the borders. */
+		pma_set_split(&mm->pmas, from, from + len);
+	}
+	for (p = pma_set_seek(&mm->pmas, from); p && p->start < from + len; p = next) {
+		struct pma value = *p;
+
+		next = pma_next(p);
+		pma_set_drop(&mm->pmas, p);
+		if (!value.file)
+			continue;
+		value.start = value.start - from + to;
+		value.end = value.end - from + to;
+		value.host_prot = PROT_NONE;
+		pma_set_add(&mm->pmas, &value);
+	}
+	p = pma_set_seek(&mm->pmas, to);
+	if (p && p->start < to + len)
+		pma_set_merge(&mm->pmas, p);
+	return 0;
+}
+
+/* A registration that covers [start, end) of v's file; v's own when it does already. A user is added. */
+static int reg_for(struct mm *mm, struct vma *v, u64 start, u64 end, struct vma_reg **ret)
+{
+	struct vma_reg *reg = v->reg;
+	int err;
+
+	*ret = NULL;
+	if (!reg)
+		return 0;
+	if (reg->m.start <= start && end <= reg->m.end) {
+		reg->users++;
+		*ret = reg;
+		return 0;
+	}
+	/* map_lock keeps v in place meanwhile. */
+	mutex_unlock(&mm->active_lock);
+	err = vma_reg_new(mm, v->mappable, start, end, reg->m.shared, reg->m.writable, ret);
+	if (err == -EPERM) /* a seal that came after this mapping does not concern it */
+		err = vma_reg_new(mm, v->mappable, start, end, reg->m.shared, false, ret);
+	mutex_lock(&mm->active_lock);
+	return err;
+}
+
+/* Puts v (in the set) under another registration; its old one loses a user when op ends. */
+static void reg_replace(struct mm_op *op, struct vma *v, struct vma_reg *reg)
+{
+	struct vma_reg *old = v->reg;
+
+	if (!old)
+		return;
+	if (old != reg) {
+		list_del(&v->reg_node);
+		v->reg = reg;
+		list_push_back(&reg->vmas, &v->reg_node);
+	}
+	mutex_unlock(&op->mm->active_lock);
+	vma_reg_release(old);
+	mutex_lock(&op->mm->active_lock);
+}
+
+static int grow_in_place(struct mm_op *op, struct remap *r, struct vma *v)
+{
+	struct mm *mm = op->mm;
+	struct vma_reg *reg;
+	u32 flags = v->flags;
+	int err = reg_for(mm, v, v->offset, v->offset + (r->old - v->start) + r->new_len, &reg);
+
+	if (err < 0)
+		return err;
+	vma_resize(mm, v, v->start, r->old + r->new_len);
+	reg_replace(op, v, reg);
+	vma_merge(op, v);
+	if (flags & VMA_LOCKED) {
+		r->populate_from = r->old + r->old_len;
+		r->populate_to = r->old + r->new_len;
+	}
+	return 0;
+}
+
+static bool can_grow_in_place(const struct mm *mm, const struct remap *r, const struct vma *v)
+{
+	struct vma *next = vma_next(v);
+	u64 end = r->old + r->new_len;
+
+	return r->old + r->old_len == v->end && end > r->old && end <= mm->max &&
+	       (!next || next->start >= end);
+}
+
+/* Moves the vma part [old, old + old_len) to r->new, which is free, with new_len. */
+static int move(struct mm_op *op, struct remap *r, struct vma *v)
+{
+	struct mm *mm = op->mm;
+	bool keep = (r->flags & MREMAP_DONTUNMAP) || !r->old_len;
+	struct vma_reg *reg;
+	struct vma *n;
+	u64 offset = vma_offset_at(v, r->old);
+	int err;
+
+	if (mm->vmas.count >= MM_MAX_VMAS - 3)
+		return -ENOMEM;
+	if ((r->flags & MREMAP_DONTUNMAP) &&
+	    !mm_may_expand(mm, r->limits, v->prot, v->flags, r->old_len, 0))
+		return -ENOMEM;
+	if (r->old_len && !keep) {
+		err = vma_cut(mm, r->old, r->old + r->old_len);
+		if (err < 0)
+			return err;
+		v = vma_set_find(&mm->vmas, r->old);
+	}
+	err = reg_for(mm, v, v->reg ? MIN(offset, v->reg->m.start) : 0,
+		      v->reg ? MAX(offset + r->new_len, v->reg->m.end) : 0, &reg);
+	if (err < 0)
+		return err;
+	n = vma_dup(v, r->new, r->new + r->new_len);
+	if (n && v->reg)
+		v->reg->users--; /* vma_dup's; it gets `reg` instead, v keeps its own */
+	if (n && r->old_len)
+		err = move_pmas(mm, r->old, r->old_len, r->new);
+	if (!n || err < 0) {
+		mutex_unlock(&mm->active_lock);
+		vma_reg_release(reg);
+		if (n)
+			vma_free(n);
+		mutex_lock(&mm->active_lock);
+		return -ENOMEM;
+	}
+	n->reg = reg;
+	n->offset = v->mappable ? offset : 0;
+	if (!keep) {
+		vma_leave(op, v);
+	} else if (r->old_len && (v->flags & VMA_LOCKED)) {
+		/* DONTUNMAP leaves the old range unlocked, as its pages have gone. */
+		vma_change(mm, v, v->prot, v->flags & ~(u32)(VMA_LOCKED | VMA_LOCKONFAULT));
+	}
+	vma_enter(mm, n);
+	if (n->flags & VMA_LOCKED) {
+		r->populate_from = n->start;
+		r->populate_to = n->end;
+	}
+	vma_merge(op, n);
+	return 0;
+}
+
+/* What Linux checks of the vma before it grows or moves. */
+static int check_vma(const struct mm *mm, const struct remap *r, const struct vma *v)
+{
+	u64 offset, grow;
+
+	if (!v || (v->flags & VMA_RESERVED))
+		return -EFAULT;
+	if (!r->old_len && !(v->flags & VMA_SHARED))
+		return -EINVAL;
+	if (r->old_len > v->end - r->old)
+		return -EFAULT;
+	if (r->new_len <= r->old_len)
+		return 0;
+	offset = vma_offset_at(v, r->old);
+	if (v->mappable && offset + r->new_len < offset)
+		return -EINVAL;
+	grow = r->new_len - r->old_len;
+	if ((v->flags & VMA_LOCKED) && mm_may_lock(mm, r->limits, grow) < 0)
+		return -EAGAIN;
+	return mm_may_expand(mm, r->limits, v->prot, v->flags, grow, 0) ? 0 : -ENOMEM;
+}
+
+static int remap_fixed(struct mm_op *op, struct remap *r)
+{
+	struct mm *mm = op->mm;
+	struct vma *v;
+	int err;
+
+	if (!page_aligned(r->new) || r->new_len > mm->max || r->new > mm->max - r->new_len)
+		return -EINVAL;
+	if (r->old + r->old_len > r->new && r->new + r->new_len > r->old)
+		return -EINVAL;
+	if (r->new < mm->min)
+		return -EPERM;
+	if (mm->vmas.count >= MM_MAX_VMAS - 3)
+		return -ENOMEM;
+	err = check_vma(mm, r, vma_set_find(&mm->vmas, r->old));
+	if (err < 0)
+		return err;
+	err = mm_unmap_range(op, r->new, r->new + r->new_len);
+	if (err < 0)
+		return err;
+	if (r->old_len > r->new_len) {
+		err = mm_unmap_range(op, r->old + r->new_len, r->old + r->old_len);
+		if (err < 0)
+			return err;
+		r->old_len = r->new_len;
+	}
+	v = vma_set_find(&mm->vmas, r->old);
+	if (!v)
+		return -EFAULT;
+	return move(op, r, v);
+}
+
+static s64 remap_locked(struct mm_op *op, struct remap *r)
+{
+	struct mm *mm = op->mm;
+	struct vma *v;
+	int err;
+
+	if (r->flags & MREMAP_FIXED) {
+		err = remap_fixed(op, r);
+		return err < 0 ? err : (s64)r->new;
+	}
+	v = vma_set_find(&mm->vmas, r->old);
+	if (!v || (v->flags & VMA_RESERVED))
+		return -EFAULT;
+	if (!(r->flags & MREMAP_DONTUNMAP) && r->old_len >= r->new_len && r->new_len) {
+		if (r->old_len == r->new_len) {
+			err = check_vma(mm, r, v);
+			return err < 0 ? err : (s64)r->old;
+		}
+		err = mm_unmap_range(op, r->old + r->new_len, r->old + r->old_len);
+		return err < 0 ? err : (s64)r->old;
+	}
+	err = check_vma(mm, r, v);
+	if (err < 0)
+		return err;
+	if (!(r->flags & MREMAP_DONTUNMAP) && r->old_len && can_grow_in_place(mm, r, v)) {
+		err = grow_in_place(op, r, v);
+		return err < 0 ? err : (s64)r->old;
+	}
+	if (!(r->flags & MREMAP_MAYMOVE))
+		return -ENOMEM;
+	err = mm_find_place(mm, r->flags & MREMAP_DONTUNMAP ? r->new : 0, r->new_len, 0, false,
+			    &r->new);
+	if (err == 0)
+		err = move(op, r, v);
+	return err < 0 ? err : (s64)r->new;
+}
+
+s64 mm_mremap(struct mm *mm, u64 old, u64 old_len, u64 new_len, int flags, u64 new_addr,
+	      const struct mm_limits *limits)
+{
+	struct remap r = { .old = old, .new = new_addr, .flags = flags, .limits = limits };
+	struct mm_op op;
+	s64 ret;
+
+	if (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP))
+		return -EINVAL;
+	if ((flags & MREMAP_FIXED) && !(flags & MREMAP_MAYMOVE))
+		return -EINVAL;
+	if ((flags & MREMAP_DONTUNMAP) && (!(flags & MREMAP_MAYMOVE) || old_len != new_len))
+		return -EINVAL;
+	if (!page_aligned(old) || !page_up(old_len, &r.old_len) || !page_up(new_len, &r.new_len) ||
+	    !r.new_len)
+		return -EINVAL;
+	if (r.new_len > mm->max || r.old_len > mm->max)
+		return r.new_len > mm->max ? -EINVAL : -EFAULT;
+	if (old >= mm->max || r.old_len > mm->max - old)
+		return -EFAULT;
+	mm_op_begin(mm, &op);
+	mm->limits = *limits;
+	ret = remap_locked(&op, &r);
+	mm_op_end(&op);
+	if (ret >= 0 && r.populate_from < r.populate_to)
+		mm_populate(mm, r.populate_from, r.populate_to, false, false);
+	return ret;
+}

@@ -1,0 +1,173 @@
+/* What /proc shows: statistics and one vma at a time. */
+#include "mm/mm_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Calls fn for each committed run of p's part [start, end) with its reference count. */
+static void each_committed(const struct pma *p, u64 start, u64 end,
+			   void (*fn)(void *arg, const struct pma *p, u64 len, u32 refs), void *arg)
+{
+	struct pgalloc *file = p->file ? pgalloc_of(p->file) : NULL;
+	struct mem_range rest, run, same;
+
+	if (!file)
+		return;
+	rest = pma_subrange(p, start, end);
+	while (pgalloc_next_committed(file, rest, &run)) {
+		rest.start = run.end;
+		while (run.start < run.end) {
+			u32 refs = pgalloc_refs(file, run, &same);
+
+			fn(arg, p, mem_range_len(same), refs);
+			run.start = same.end;
+		}
+	}
+}
+
+/* ---- statistics ---- */
+
+struct rss {
+	u64 anon, file, shmem;
+	bool shmem_vma;
+};
+
+static void add_rss(void *arg, const struct pma *p, u64 len, u32 refs)
+{
+	struct rss *rss = arg;
+
+	if (p->owned)
+		rss->anon += len;
+	else if (rss->shmem_vma)
+		rss->shmem += len;
+	else
+		rss->file += len;
+}
+
+/* Memory that has no file system behind it (memfd, shared anonymous, tmpfs): device major 0. */
+static bool is_shmem(const struct vma *v)
+{
+	u32 major = 0, minor = 0;
+	u64 ino = 0;
+
+	if (!v->mappable || !(v->flags & VMA_SHARED) || !v->mappable->ops->identify)
+		return false;
+	v->mappable->ops->identify(v->mappable, &major, &minor, &ino);
+	return major == 0;
+}
+
+void mm_get_stats(struct mm *mm, struct mm_stats *ret)
+{
+	struct mm_stats s = { 0 };
+	struct rss rss = { 0 };
+	struct vma *v;
+	struct pma *p;
+
+	rwlock_rdlock(&mm->map_lock);
+	mutex_lock(&mm->active_lock);
+	for (v = vma_set_first(&mm->vmas); v; v = vma_next(v)) {
+		if (v->flags & VMA_GROWSDOWN)
+			s.stack += vma_len(v);
+		else if ((v->prot & (PROT_WRITE | PROT_EXEC)) == PROT_EXEC)
+			s.text += vma_len(v);
+		if (v->flags & VMA_RESERVED)
+			continue;
+		p = pma_set_seek(&mm->pmas, v->start);
+		rss.shmem_vma = p && p->start < v->end && is_shmem(v);
+		for (; p && p->start < v->end; p = pma_next(p))
+			each_committed(p, MAX(p->start, v->start), MIN(p->end, v->end), add_rss,
+				       &rss);
+	}
+	s.total_vm = mm->total;
+	s.data = mm->data;
+	s.locked = mm->locked;
+	s.rss_anon = rss.anon;
+	s.rss_file = rss.file;
+	s.rss_shmem = rss.shmem;
+	s.map_count = mm->vmas.count;
+	s.minor_faults = mm->minor_faults;
+	s.major_faults = mm->major_faults;
+	mm->peak_rss = MAX(mm->peak_rss, rss.anon + rss.file + rss.shmem);
+	s.peak_rss = mm->peak_rss;
+	s.peak_vm = mm->peak_vm;
+	mutex_unlock(&mm->active_lock);
+	rwlock_unlock(&mm->map_lock);
+	*ret = s;
+}
+
+/* ---- one vma ---- */
+
+static void add_usage(void *arg, const struct pma *p, u64 len, u32 refs)
+{
+	struct mm_vma_info *i = arg;
+	/* A file's page is also held by its cache. */
+	u32 users = p->owned ? refs : refs > 1 ? refs - 1 : 1;
+	bool dirty = p->owned || p->writable;
+
+	if (!users)
+		users = 1;
+	i->rss += len;
+	i->referenced += len;
+	i->pss += len / users;
+	if (p->owned)
+		i->anonymous += len;
+	if (users > 1) {
+		*(dirty ? &i->shared_dirty : &i->shared_clean) += len;
+	} else {
+		*(dirty ? &i->private_dirty : &i->private_clean) += len;
+	}
+}
+
+static void name_of(const struct mm *mm, const struct vma *v, char *buf, size_t size)
+{
+	if (v->anon_name)
+		snprintf(buf, size, v->mappable ? "[anon_shmem:%s]" : "[anon:%s]",
+			 v->anon_name->text);
+	else if (v->name)
+		snprintf(buf, size, "%s", v->name->text);
+	else if (!v->mappable && mm->marks.start_brk && v->start <= mm->marks.brk &&
+		 v->end >= mm->marks.start_brk)
+		snprintf(buf, size, "[heap]");
+	else if (v->flags & VMA_STACK)
+		snprintf(buf, size, "[stack]");
+	else
+		buf[0] = '\0';
+}
+
+bool mm_vma_at_or_after(struct mm *mm, u64 addr, bool with_usage, struct mm_vma_info *ret)
+{
+	struct vma *v;
+	struct pma *p;
+
+	rwlock_rdlock(&mm->map_lock);
+	v = vma_set_seek(&mm->vmas, addr);
+	if (!v) {
+		rwlock_unlock(&mm->map_lock);
+		return false;
+	}
+	memset(ret, 0, offsetof(struct mm_vma_info, name));
+	memset(&ret->rss, 0, sizeof(*ret) - offsetof(struct mm_vma_info, rss));
+	ret->start = v->start;
+	ret->end = v->end;
+	ret->prot = v->prot;
+	ret->shared = v->flags & VMA_SHARED;
+	ret->locked = v->flags & VMA_LOCKED;
+	ret->grows_down = v->flags & VMA_GROWSDOWN;
+	if (v->mappable) {
+		ret->offset = v->offset;
+		if (v->mappable->ops->identify)
+			v->mappable->ops->identify(v->mappable, &ret->dev_major, &ret->dev_minor,
+						   &ret->ino);
+	}
+	name_of(mm, v, ret->name, sizeof(ret->name));
+	if (with_usage && !(v->flags & VMA_RESERVED)) {
+		mutex_lock(&mm->active_lock);
+		p = pma_set_seek(&mm->pmas, v->start);
+		for (; p && p->start < v->end; p = pma_next(p))
+			each_committed(p, MAX(p->start, v->start), MIN(p->end, v->end), add_usage,
+				       ret);
+		mutex_unlock(&mm->active_lock);
+	}
+	rwlock_unlock(&mm->map_lock);
+	return true;
+}

@@ -1,0 +1,247 @@
+/*
+ * test/unit/fake_platform.h: platform_as_* in process memory, for tests of mm/.
+ *
+ * An address space is a table of pages as a host would have them. fake_access
+ * does what a guest instruction does: it uses the table, faults into mm_fault,
+ * and checks on each access that the page it reaches still has a reference (a
+ * stale mapping is the worst bug that mm can have). Failures can be injected.
+ * Include in exactly one file of a test.
+ */
+#ifndef MINISENTRY_TEST_FAKE_PLATFORM_H
+#define MINISENTRY_TEST_FAKE_PLATFORM_H
+
+#include "base/safecopy.h"
+#include "mm/mm.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define FAKE_MIN 0x10000UL
+#define FAKE_MAX 0x7ffff0000000UL
+#define FAKE_BUCKETS 4096
+
+struct fake_page {
+	struct fake_page *next;
+	u64 page;
+	struct memfile *file;
+	u64 offset;
+	int prot;
+};
+
+struct platform_as {
+	pthread_mutex_t lock;
+	int refs;
+	size_t count;
+	struct fake_page *bucket[FAKE_BUCKETS];
+};
+
+static struct {
+	size_t as_count, maps, unmaps, protects;
+	unsigned fail_map_every; /* inject -ENOMEM into every nth map, 0 never */
+	unsigned fail_unmap_every;
+} fake;
+
+static struct fake_page **fake_slot(struct platform_as *as, u64 page)
+{
+	struct fake_page **at = &as->bucket[(page >> PAGE_SHIFT) % FAKE_BUCKETS];
+
+	while (*at && (*at)->page != page)
+		at = &(*at)->next;
+	return at;
+}
+
+static void fake_remove(struct platform_as *as, struct fake_page **at)
+{
+	struct fake_page *p = *at;
+
+	*at = p->next;
+	free(p);
+	as->count--;
+}
+
+static void fake_unmap(struct platform_as *as, u64 addr, u64 len)
+{
+	if (len / PAGE_SIZE < as->count) {
+		for (u64 a = addr; a < addr + len; a += PAGE_SIZE) {
+			struct fake_page **at = fake_slot(as, a);
+
+			if (*at)
+				fake_remove(as, at);
+		}
+		return;
+	}
+	for (size_t b = 0; b < FAKE_BUCKETS; b++)
+		for (struct fake_page **at = &as->bucket[b]; *at;) {
+			if ((*at)->page >= addr && (*at)->page < addr + len)
+				fake_remove(as, at);
+			else
+				at = &(*at)->next;
+		}
+}
+
+void platform_guest_limits(const struct platform *p, u64 *ret_min, u64 *ret_max)
+{
+	*ret_min = FAKE_MIN;
+	*ret_max = FAKE_MAX;
+}
+
+int platform_as_new(struct platform *p, struct platform_as **ret)
+{
+	struct platform_as *as = calloc(1, sizeof(*as));
+
+	pthread_mutex_init(&as->lock, NULL);
+	as->refs = 1;
+	__atomic_add_fetch(&fake.as_count, 1, __ATOMIC_SEQ_CST);
+	*ret = as;
+	return 0;
+}
+
+void platform_as_put(struct platform_as *as)
+{
+	if (__atomic_sub_fetch(&as->refs, 1, __ATOMIC_SEQ_CST))
+		return;
+	fake_unmap(as, 0, FAKE_MAX);
+	__atomic_sub_fetch(&fake.as_count, 1, __ATOMIC_SEQ_CST);
+	free(as);
+}
+
+static bool fake_fails(unsigned every)
+{
+	static __thread unsigned n;
+
+	return every && ++n % every == 0;
+}
+
+static int fake_map(struct platform_as *as, u64 addr, u64 len, struct memfile *file, u64 offset,
+		    int prot)
+{
+	if (addr < FAKE_MIN || len > FAKE_MAX || addr + len > FAKE_MAX || (addr | len) % PAGE_SIZE ||
+	    !len || (prot & ~7) || !prot)
+		abort();
+	pthread_mutex_lock(&as->lock);
+	fake.maps++;
+	fake_unmap(as, addr, len);
+	if (fake_fails(fake.fail_map_every)) {
+		pthread_mutex_unlock(&as->lock);
+		return -ENOMEM;
+	}
+	for (u64 a = addr; a < addr + len; a += PAGE_SIZE) {
+		struct fake_page **at = fake_slot(as, a), *p = malloc(sizeof(*p));
+
+		*p = (struct fake_page){ *at, a, file, offset + (a - addr), prot };
+		*at = p;
+		as->count++;
+	}
+	pthread_mutex_unlock(&as->lock);
+	return 0;
+}
+
+int platform_as_map(struct platform_as *as, u64 addr, u64 len, struct memfile *file, u64 offset,
+		    int prot, bool populate)
+{
+	return fake_map(as, addr, len, file, offset, prot);
+}
+
+int platform_as_map_zero(struct platform_as *as, u64 addr, u64 len, int prot)
+{
+	if (prot & PROT_WRITE)
+		abort();
+	return fake_map(as, addr, len, NULL, 0, prot);
+}
+
+int platform_as_unmap(struct platform_as *as, u64 addr, u64 len)
+{
+	if (addr < FAKE_MIN || addr + len > FAKE_MAX || (addr | len) % PAGE_SIZE || !len)
+		abort();
+	if (len < 1UL << 40 && fake_fails(fake.fail_unmap_every))
+		return -ENOMEM;
+	pthread_mutex_lock(&as->lock);
+	fake.unmaps++;
+	fake_unmap(as, addr, len);
+	pthread_mutex_unlock(&as->lock);
+	return 0;
+}
+
+int platform_as_protect(struct platform_as *as, u64 addr, u64 len, int prot)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&as->lock);
+	fake.protects++;
+	for (u64 a = addr; a < addr + len && err == 0; a += PAGE_SIZE) {
+		struct fake_page *p = *fake_slot(as, a);
+
+		if (!p)
+			abort(); /* mm's picture of the stub is wrong */
+		p->prot = prot;
+	}
+	pthread_mutex_unlock(&as->lock);
+	return err;
+}
+
+int platform_as_batch(struct platform_as *as, const struct platform_op *ops, size_t count)
+{
+	int err = 0;
+
+	for (size_t i = 0; i < count && err == 0; i++) {
+		const struct platform_op *o = &ops[i];
+
+		switch (o->kind) {
+		case PLATFORM_OP_MAP:
+			err = platform_as_map(as, o->addr, o->len, o->file, o->offset, o->prot, false);
+			break;
+		case PLATFORM_OP_MAP_ZERO:
+			err = platform_as_map_zero(as, o->addr, o->len, o->prot);
+			break;
+		case PLATFORM_OP_UNMAP: err = platform_as_unmap(as, o->addr, o->len); break;
+		case PLATFORM_OP_PROTECT:
+			err = platform_as_protect(as, o->addr, o->len, o->prot);
+			break;
+		}
+	}
+	return err;
+}
+
+/* Within one page. 0, or the signal | si_code << 8. */
+static int fake_access(struct mm *mm, u64 addr, void *buf, size_t len, bool write)
+{
+	struct platform_as *as = mm_as(mm);
+
+	for (int tries = 0; tries < 100; tries++) {
+		struct fake_page *p;
+		int sig = 0, code = 0, err;
+
+		pthread_mutex_lock(&as->lock);
+		p = *fake_slot(as, addr & PAGE_MASK);
+		if (p && (p->prot & (write ? PROT_WRITE : PROT_READ))) {
+			u64 off = p->offset + (addr & (PAGE_SIZE - 1)), n;
+
+			if (!p->file) {
+				memset(buf, 0, len);
+			} else {
+				char *m = p->file->ops->map(p->file, off, &n);
+				struct mem_range r = { p->offset, p->offset + PAGE_SIZE };
+
+				if (pgalloc_refs(pgalloc_of(p->file), r, &r) == 0)
+					abort(); /* a stale mapping */
+				if (write)
+					memcpy(m, buf, len);
+				else
+					memcpy(buf, m, len);
+			}
+			pthread_mutex_unlock(&as->lock);
+			return 0;
+		}
+		pthread_mutex_unlock(&as->lock);
+		err = mm_fault(mm, addr, write, false, &sig, &code);
+		if (err == -EFAULT)
+			return sig | code << 8;
+		if (err < 0)
+			return err;
+	}
+	abort(); /* no progress */
+}
+
+#endif

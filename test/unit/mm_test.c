@@ -1,0 +1,475 @@
+/* unit: base pgalloc mm */
+/* mm against a naive model: for each process an array of pages with what each must hold. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "fake_mappable.h"
+#include "fake_platform.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+#define BASE 0x20000000UL
+#define PAGES 320
+#define PROCS 6
+#define UNMAPPED (SIGSEGV | SEGV_MAPERR << 8)
+#define DENIED (SIGSEGV | SEGV_ACCERR << 8)
+#define BEYOND (SIGBUS | BUS_ADRERR << 8)
+
+enum kind { ANON, FILE_PRIVATE, FILE_SHARED };
+
+struct mpage {
+	bool mapped, dontfork, wipe;
+	int prot;
+	enum kind kind;
+	int fpage;
+	bool copied; /* FILE_PRIVATE: value is its own */
+	u32 value;
+};
+
+struct proc {
+	struct mm *mm;
+	struct mpage page[PAGES];
+};
+
+static struct pgalloc *memory;
+static struct fake_file *constant, *shared; /* private mappings map `constant`, shared ones `shared` */
+static u32 constant_value[FAKE_FILE_PAGES], shared_value[FAKE_FILE_PAGES];
+static struct proc procs[PROCS];
+static u32 next_value = 1;
+static const struct mm_limits no_limits = { RLIM_INFINITY, RLIM_INFINITY, RLIM_INFINITY,
+					    RLIM_INFINITY, true };
+
+static u64 rnd(u64 n)
+{
+	return (u64)random() % n;
+}
+
+static u64 address(int page)
+{
+	return BASE + (u64)page * PAGE_SIZE;
+}
+
+/* Where in a page its value is written. */
+static const u64 spot[2] = { 72, 4088 };
+
+static int expected_access(const struct mpage *m, bool write)
+{
+	if (!m->mapped)
+		return UNMAPPED;
+	if (write ? !(m->prot & PROT_WRITE) : !m->prot)
+		return DENIED;
+	if (m->kind == FILE_SHARED && (u64)m->fpage * PAGE_SIZE >= shared->size)
+		return BEYOND;
+	return 0;
+}
+
+static u32 expected_value(const struct mpage *m)
+{
+	if (m->kind == FILE_SHARED)
+		return shared_value[m->fpage];
+	if (m->kind == FILE_PRIVATE && !m->copied)
+		return constant_value[m->fpage];
+	return m->value;
+}
+
+static void check_read(struct proc *p, int i)
+{
+	u32 got;
+	int want = expected_access(&p->page[i], false);
+
+	for (int s = 0; s < 2; s++) {
+		int r = rnd(3) ? fake_access(p->mm, address(i) + spot[s], &got, 4, false) :
+				 mm_copy_in(p->mm, &got, ua(address(i) + spot[s]), 4);
+
+		assert_int_equal(r == -EFAULT && want ? want : r, want);
+		if (!want)
+			assert_int_equal(got, expected_value(&p->page[i]));
+	}
+}
+
+static void write_page(struct proc *p, int i)
+{
+	struct mpage *m = &p->page[i];
+	u32 value = next_value++;
+	int want = expected_access(m, true);
+
+	for (int s = 0; s < 2; s++) {
+		int r = rnd(3) ? fake_access(p->mm, address(i) + spot[s], &value, 4, true) :
+				 mm_copy_out(p->mm, ua(address(i) + spot[s]), &value, 4);
+
+		assert_int_equal(r == -EFAULT && want ? want : r, want);
+	}
+	if (want)
+		return;
+	if (m->kind == FILE_SHARED) {
+		shared_value[m->fpage] = value;
+	} else {
+		m->copied = true;
+		m->value = value;
+	}
+}
+
+static void map_pages(struct proc *p, int first, int n, enum kind kind, int fpage, int prot)
+{
+	struct mm_mmap_args a = {
+		.addr = address(first),
+		.len = (u64)n * PAGE_SIZE,
+		.prot = prot,
+		.flags = MAP_FIXED | (kind == FILE_SHARED ? MAP_SHARED : MAP_PRIVATE) |
+			 (kind == ANON ? MAP_ANONYMOUS : 0) | (rnd(10) == 0 ? MAP_POPULATE : 0),
+		.mappable = kind == ANON	 ? NULL :
+			    kind == FILE_PRIVATE ? &constant->m :
+						   &shared->m,
+		.offset = (u64)fpage * PAGE_SIZE,
+		.max_prot = 7,
+		.limits = no_limits,
+	};
+
+	assert_int_equal(mm_mmap(p->mm, &a), (s64)a.addr);
+	for (int i = 0; i < n; i++)
+		p->page[first + i] = (struct mpage){
+			.mapped = true, .prot = prot, .kind = kind, .fpage = fpage + i
+		};
+}
+
+static void op_map(struct proc *p)
+{
+	enum kind kind = rnd(3) ? ANON : rnd(2) ? FILE_PRIVATE : FILE_SHARED;
+	int first = (int)rnd(PAGES), n = 1 + (int)rnd(40);
+	int prot = rnd(5) ? PROT_READ | PROT_WRITE : (int)rnd(4);
+
+	n = MIN(n, PAGES - first);
+	if (kind != ANON)
+		n = MIN(n, FAKE_FILE_PAGES / 2);
+	map_pages(p, first, n, kind, kind == ANON ? 0 : (int)rnd(FAKE_FILE_PAGES - n), prot);
+}
+
+static void op_unmap(struct proc *p)
+{
+	int first = (int)rnd(PAGES), n = 1 + (int)rnd(12);
+
+	n = MIN(n, PAGES - first);
+	assert_int_equal(mm_munmap(p->mm, address(first), (u64)n * PAGE_SIZE), 0);
+	memset(&p->page[first], 0, sizeof(p->page[0]) * (size_t)n);
+}
+
+static void op_protect(struct proc *p)
+{
+	int first = (int)rnd(PAGES), n = 1 + (int)rnd(20), prot = (int)rnd(8), want = 0;
+
+	n = MIN(n, PAGES - first);
+	for (int i = first; i < first + n; i++) {
+		if (!p->page[i].mapped) {
+			want = -ENOMEM;
+			break;
+		}
+		p->page[i].prot = prot;
+	}
+	assert_int_equal(
+		mm_mprotect(p->mm, address(first), (u64)n * PAGE_SIZE, prot, &no_limits), want);
+}
+
+static void op_advise(struct proc *p)
+{
+	static const int advices[] = { MADV_DONTNEED, MADV_DONTFORK, MADV_DOFORK, MADV_WIPEONFORK,
+				       MADV_KEEPONFORK };
+	int first = (int)rnd(PAGES), n = 1 + (int)rnd(20), want = 0, advice = advices[rnd(5)];
+
+	n = MIN(n, PAGES - first);
+	for (int i = first; i < first + n; i++) {
+		struct mpage *m = &p->page[i];
+
+		if (!m->mapped) {
+			want = -ENOMEM;
+			continue;
+		}
+		if (advice == MADV_WIPEONFORK && m->kind != ANON) {
+			want = -EINVAL;
+			break;
+		}
+		if (advice == MADV_DONTNEED) {
+			m->value = 0;
+			m->copied = false;
+		}
+		m->dontfork = advice == MADV_DONTFORK ? true :
+			      advice == MADV_DOFORK   ? false :
+							m->dontfork;
+		m->wipe = advice == MADV_WIPEONFORK ? true :
+			  advice == MADV_KEEPONFORK ? false :
+						      m->wipe;
+	}
+	assert_int_equal(mm_madvise(p->mm, address(first), (u64)n * PAGE_SIZE, advice, &no_limits),
+			 want);
+}
+
+/* Moves, grows or shrinks a piece whose pages are alike to a fixed place. */
+static void op_remap(struct proc *p)
+{
+	int first = (int)rnd(PAGES), n = 1, new_n, to;
+	struct mpage old[PAGES], *m = &p->page[first];
+	bool keep = rnd(4) == 0;
+	s64 r;
+
+	while (first + n < PAGES && n < 10 && p->page[first + n].mapped &&
+	       p->page[first + n].kind == m->kind && p->page[first + n].prot == m->prot &&
+	       p->page[first + n].dontfork == m->dontfork && p->page[first + n].wipe == m->wipe &&
+	       (m->kind == ANON || p->page[first + n].fpage == m->fpage + n))
+		n++;
+	new_n = keep ? n : 1 + (int)rnd(12);
+	to = (int)rnd(PAGES - 12);
+	if (m->kind != ANON)
+		new_n = MIN(new_n, FAKE_FILE_PAGES - m->fpage);
+	memcpy(old, p->page, sizeof(old));
+	r = mm_mremap(p->mm, address(first), (u64)n * PAGE_SIZE, (u64)new_n * PAGE_SIZE,
+		      MREMAP_MAYMOVE | MREMAP_FIXED | (keep ? MREMAP_DONTUNMAP : 0), address(to),
+		      &no_limits);
+	if (first < to + new_n && to < first + n) {
+		assert_int_equal(r, -EINVAL);
+		return;
+	}
+	if (!old[first].mapped) {
+		assert_int_equal(r, -EFAULT);
+		return;
+	}
+	/* File pieces that were mapped separately are separate vmas: refused, nothing changed. */
+	if (r == -EFAULT && old[first].kind != ANON)
+		return;
+	assert_int_equal(r, (s64)address(to));
+	for (int i = 0; i < new_n; i++) {
+		p->page[to + i] = old[first];
+		p->page[to + i].fpage = old[first].fpage + i;
+		p->page[to + i].value = i < n ? old[first + i].value : 0;
+		p->page[to + i].copied = i < n ? old[first + i].copied : false;
+	}
+	for (int i = first; i < first + n; i++) {
+		if (keep)
+			p->page[i].value = p->page[i].copied = 0;
+		else
+			p->page[i] = (struct mpage){ 0 };
+	}
+}
+
+static void op_fork(struct proc *p)
+{
+	struct proc *c = NULL;
+
+	for (int i = 0; i < PROCS && !c; i++)
+		if (!procs[i].mm)
+			c = &procs[i];
+	if (!c)
+		return;
+	assert_int_equal(mm_fork(p->mm, &c->mm), 0);
+	for (int i = 0; i < PAGES; i++) {
+		c->page[i] = p->page[i];
+		if (c->page[i].dontfork)
+			c->page[i] = (struct mpage){ 0 };
+		else if (c->page[i].wipe)
+			c->page[i].value = 0;
+	}
+}
+
+static void op_exit(struct proc *p)
+{
+	int alive = 0;
+
+	for (int i = 0; i < PROCS; i++)
+		alive += procs[i].mm != NULL;
+	if (alive < 2)
+		return;
+	mm_user_put(p->mm);
+	mm_put(p->mm);
+	memset(p, 0, sizeof(*p));
+}
+
+static void op_truncate(void)
+{
+	u64 size = rnd(FAKE_FILE_PAGES + 1) * PAGE_SIZE;
+
+	for (u64 i = MIN(size, shared->size) / PAGE_SIZE; i < FAKE_FILE_PAGES; i++)
+		shared_value[i] = 0;
+	fake_file_truncate(shared, size);
+}
+
+/* A read that was under way while its process forked must land in the parent alone. */
+static void op_pin_across_fork(struct proc *p)
+{
+	struct iovec seg[4];
+	struct mm_pin pins[4];
+	int i = (int)rnd(PAGES), count;
+	u32 value = next_value++;
+	struct mpage *m = &p->page[i];
+	ssize_t n = mm_pin(p->mm, ua(address(i)), PAGE_SIZE, true, seg, pins, 4, &count);
+
+	if (expected_access(m, true)) {
+		assert_int_equal(n, -EFAULT);
+		return;
+	}
+	assert_int_equal(n, PAGE_SIZE);
+	assert_int_equal(count, 1);
+	op_fork(p);
+	if (rnd(2)) /* the parent goes on using the page before the read ends */
+		write_page(p, i);
+	for (int s = 0; s < 2; s++)
+		memcpy((char *)seg[0].iov_base + spot[s], &value, 4);
+	mm_unpin(pins, count);
+	if (m->kind == FILE_SHARED) {
+		shared_value[m->fpage] = value;
+	} else {
+		m->value = value;
+		m->copied = true;
+	}
+}
+
+/* The vmas must cover exactly what the model says is mapped. */
+static void check_map(struct proc *p)
+{
+	struct mm_vma_info info;
+	int i = 0;
+
+	for (u64 at = BASE; mm_vma_at_or_after(p->mm, at, true, &info); at = info.end) {
+		for (; i < PAGES && address(i) < info.start; i++)
+			assert_false(p->page[i].mapped);
+		for (; i < PAGES && address(i) < info.end; i++) {
+			assert_true(p->page[i].mapped);
+			assert_int_equal(p->page[i].prot, info.prot);
+			assert_int_equal(p->page[i].kind == FILE_SHARED, info.shared);
+			if (info.ino)
+				assert_int_equal(info.offset / PAGE_SIZE + (address(i) - info.start) /
+							PAGE_SIZE,
+						 p->page[i].fpage);
+		}
+	}
+	for (; i < PAGES; i++)
+		assert_false(p->page[i].mapped);
+}
+
+static void step(void)
+{
+	struct proc *p = &procs[rnd(PROCS)];
+	u64 op = rnd(100);
+
+	if (!p->mm)
+		return;
+	if (op < 30) {
+		check_read(p, (int)rnd(PAGES));
+	} else if (op < 60) {
+		int i = (int)rnd(PAGES), n = rnd(4) ? 1 : (int)rnd(30);
+
+		for (; n-- && i < PAGES; i++)
+			write_page(p, i);
+	} else if (op < 69) {
+		op_map(p);
+	} else if (op < 74) {
+		op_unmap(p);
+	} else if (op < 80) {
+		op_protect(p);
+	} else if (op < 85) {
+		op_advise(p);
+	} else if (op < 90) {
+		op_remap(p);
+	} else if (op < 94) {
+		op_fork(p);
+	} else if (op < 97) {
+		op_exit(p);
+	} else if (op < 98) {
+		op_truncate();
+	} else {
+		op_pin_across_fork(p);
+	}
+}
+
+static void assert_baseline(void)
+{
+	struct pgalloc_usage u;
+
+	pgalloc_usage(memory, &u);
+	assert_int_equal(u.reserved, 0);
+	assert_int_equal(u.committed, 0);
+	assert_int_equal(fake.as_count, 0);
+}
+
+static void begin(void)
+{
+	struct mm_config config;
+
+	assert_int_equal(safecopy_init(), 0);
+	assert_int_equal(pgalloc_new_memfd(0, 1UL << 30, &memory), 0);
+	config = (struct mm_config){ NULL, memory, 0 };
+	memset(procs, 0, sizeof(procs));
+	assert_int_equal(mm_new(&config, &procs[0].mm), 0);
+	constant = fake_file_new(memory, FAKE_FILE_PAGES * PAGE_SIZE);
+	shared = fake_file_new(memory, FAKE_FILE_PAGES * PAGE_SIZE);
+	memset(shared_value, 0, sizeof(shared_value));
+	for (int i = 0; i < FAKE_FILE_PAGES; i++) {
+		constant_value[i] = 0x40000000 + (u32)i;
+		assert_int_equal(fake_file_page(constant, (u64)i), 0);
+		for (int s = 0; s < 2; s++)
+			pgalloc_write(memory, constant->page[i] + spot[s], &constant_value[i], 4);
+	}
+}
+
+static void end(void)
+{
+	for (int i = 0; i < PROCS; i++) {
+		if (!procs[i].mm)
+			continue;
+		mm_user_put(procs[i].mm);
+		mm_put(procs[i].mm);
+	}
+	assert_int_equal(constant->mapping_count, 0);
+	assert_int_equal(shared->mapping_count, 0);
+	fake_file_put(&constant->m);
+	fake_file_put(&shared->m);
+	assert_baseline();
+	pgalloc_free(memory);
+}
+
+static void run(unsigned seed, int steps, bool small_answers)
+{
+	begin();
+	srandom(seed);
+	constant->small_answers = shared->small_answers = small_answers;
+	for (int i = 0; i < steps; i++) {
+		step();
+		if (i % 500 == 0)
+			for (int p = 0; p < PROCS; p++)
+				if (procs[p].mm) {
+					check_map(&procs[p]);
+					for (int k = 0; k < PAGES; k++)
+						check_read(&procs[p], k);
+				}
+	}
+	end();
+}
+
+static void test_random(void **state)
+{
+	for (unsigned seed = 1; seed <= 6; seed++)
+		run(seed, 20000, seed % 2);
+}
+
+/* The host refuses mappings now and then: the guest must not notice. */
+static void test_random_host_refusals(void **state)
+{
+	fake.fail_map_every = 5;
+	fake.fail_unmap_every = 7;
+	for (unsigned seed = 11; seed <= 14; seed++)
+		run(seed, 20000, seed % 2);
+	fake.fail_map_every = fake.fail_unmap_every = 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_random_host_refusals),
+	};
+
+	setvbuf(stdout, NULL, _IONBF, 0);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
