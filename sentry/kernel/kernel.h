@@ -29,7 +29,8 @@ struct kernel {
 	struct superblock *internal_tmpfs; /* memfd, shm */
 	_Atomic(struct shm_table *) shm; /* sentry/ipc/shm.h; created on first use, freed with the kernel */
 	struct superblock *devpts;
-	struct thread_group *init;  /* tasklist: pid 1 */
+	struct tty *console;	    /* borrowed: controlling terminal of the first program; NULL: none */
+	struct thread_group *init;  /* immutable once guests run, a reference: the first program's group */
 	struct waitq init_exit;	    /* woken when init's group is dead */
 	_Atomic bool shutting_down;
 	int init_status;	    /* wait status; valid after init_exit */

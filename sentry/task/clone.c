@@ -219,6 +219,7 @@ static int copy_mm(struct task *t, struct task *c, u64 flags)
 	int r;
 
 	if (flags & CLONE_VM) {
+		mm_user_get(t->mm);
 		task_install_mm(c, mm_get(t->mm));
 		return 0;
 	}
@@ -331,7 +332,7 @@ static void link_group_locked(struct clone_start *s)
 
 	tg->leader = c;
 	list_push_back(&tg->tasks, &c->group_node);
-	tg->task_count = 1;
+	tg->task_count = tg->present_count = 1;
 	tg->parent = sibling ? ptg->parent : ptg;
 	tg->parent_task = sibling ? ptg->parent_task : t;
 	if (sibling)
@@ -360,6 +361,7 @@ static int publish(struct clone_start *s)
 	if (s->args->flags & CLONE_THREAD) {
 		list_push_back(&t->tg->tasks, &c->group_node);
 		t->tg->task_count++;
+		t->tg->present_count++;
 	}
 	sighand_unlock(sh);
 	if (!(s->args->flags & CLONE_THREAD))

@@ -53,7 +53,8 @@ struct thread_group *thread_group_new(struct kernel *k, int tgid, struct sighand
 struct task *task_unhash_locked(struct task *t);
 /* Leaves mm, fs, fds, ns (exit, failed clone). Own thread or not yet started. */
 void task_drop_resources(struct task *t);
-void task_install_mm(struct task *t, struct mm *mm); /* takes the reference, adds a user */
+/* Takes the reference and the user count that goes with it (a fresh mm has one). */
+void task_install_mm(struct task *t, struct mm *mm);
 
 /* ---- group.c ---- */
 /* Under tasklist: puts tg into pgrp pgid of its session, making it if needed. *ret_old: put it later. */
@@ -94,6 +95,8 @@ struct reap {
 };
 void thread_group_reap_locked(struct thread_group *tg, struct reap *ret);
 void reap_put(struct reap *r);
+/* Wait status of a group without live tasks. */
+int thread_group_status_locked(struct thread_group *tg);
 /* Tells the parent of a state change (CLD_STOPPED, CLD_CONTINUED). tasklist. */
 void notify_parent_stop_locked(struct thread_group *tg, int cld);
 /* The death of tg. True when nobody will wait for it (reap now). tasklist. */

@@ -63,6 +63,13 @@ void ptrace_exec(struct task *t, int old_tid);
 void ptrace_release_tracees_locked(struct task *t);
 /* Ends the tracing of t (detach, its own death). tasklist held; returns what must be put later. */
 struct task *ptrace_unlink_locked(struct task *t);
+/* A traced task's exit is reported to its tracer, which then reaps it. tasklist held for all four. */
+bool ptrace_reports_exit_locked(struct task *t);
+void ptrace_notify_exit_locked(struct task *t);
+/* The tracer is not in the real parent's group. */
+bool ptrace_foreign_tracer_locked(struct task *t);
+/* Unlinks a dying task; the tracer's reference is put by a later task_put of t. */
+void ptrace_unlink_later_locked(struct task *t);
 /* wait4: what a tracee of `tracer` has to report; see wait.c. */
 bool ptrace_wait_stop_locked(struct task *tracee, bool consume, siginfo_t *ret);
 /* seccomp's SECCOMP_RET_TRACE: false without a tracer that wants it. */

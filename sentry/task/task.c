@@ -121,7 +121,6 @@ struct task *task_unhash_locked(struct task *t)
 
 void task_install_mm(struct task *t, struct mm *mm)
 {
-	mm_user_get(mm);
 	mutex_lock(&t->lock);
 	ASSERT(!t->mm);
 	t->mm = mm;

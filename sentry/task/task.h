@@ -109,6 +109,7 @@ struct thread_group {
 	struct task *leader;	      /* tasklist (exec may change it) */
 	struct list tasks;	      /* tasklist: task.group_node */
 	int task_count;		      /* tasklist: live tasks */
+	int present_count;	      /* tasklist: tasks that have not been through exit_notify */
 	struct thread_group *parent;  /* tasklist: who reaps it; NULL: the sandbox's reaper (PID_REAPER) */
 	struct list children;	      /* tasklist: thread_group.sibling */
 	struct list sibling;	      /* tasklist */
@@ -145,6 +146,7 @@ struct thread_group {
 	bool zombie;		      /* tasklist: all tasks have exited, the parent may wait for it */
 	bool reaped;		      /* tasklist: waited for, no longer in the pid table */
 	u64 dead_maxrss;	      /* tasklist: KiB, of exited threads' mms */
+	u64 dead_nvcsw;		      /* tasklist */
 };
 
 struct task {
@@ -219,6 +221,7 @@ struct task {
 	u64 start_time_ns;
 	_Atomic u64 sys_tsc;	   /* time in handlers without sleep, in TSC ticks; read by task_cpu_times */
 	u64 block_tsc;		   /* own: asleep since the handler began */
+	u64 prior_utime_ns;	   /* lock: of contexts before an exec */
 	u64 final_utime_ns, final_stime_ns; /* tasklist: once exited */
 	u64 minflt, majflt;	   /* own */
 	u64 nvcsw, nivcsw;
@@ -286,7 +289,11 @@ struct clone_args_k {
 };
 /* clone, fork, vfork, clone3: the child's tid or -errno. */
 s64 task_clone(struct task *t, const struct clone_args_k *args);
-/* The first task of the first process: state given by boot; starts its thread. */
+/*
+ * The first task of the first process (PID_INIT, own session and group): state
+ * given by boot. Takes all references, on failure too; k->console becomes its
+ * controlling terminal; then its thread starts.
+ */
 int task_spawn_init(struct kernel *k, struct mm *mm, struct fs_context *fs, struct fd_table *fds,
 		    struct nsproxy *ns, const struct cred *cred, const struct user_regs_struct *regs,
 		    const char *comm, struct task **ret);

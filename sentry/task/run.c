@@ -1,0 +1,288 @@
+/* The task loop: run the guest, serve what stopped it, deliver signals; and the first task. */
+#include "base/host_sync.h"
+#include "base/host_thread.h"
+#include "base/log.h"
+#include "sentry/fd/fdtable.h"
+#include "sentry/sys/syscall.h"
+#include "sentry/task/internal.h"
+#include "sentry/tty/tty.h"
+
+#include <linux/capability.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PF_PROTECTION 1ULL /* page-fault error code: the page was present */
+#define FLAG_TF 0x100ULL
+
+static bool is_restart(const struct task *t)
+{
+	switch ((s64)t->regs.rax) {
+	case -ERESTARTSYS:
+	case -ERESTARTNOINTR:
+	case -ERESTARTNOHAND:
+	case -ERESTART_RESTARTBLOCK:
+		return (s64)t->regs.orig_rax != -1;
+	}
+	return false;
+}
+
+static void serve_syscall(struct task *t, const struct platform_stop *stop)
+{
+	struct user_regs_struct *r = &t->regs;
+	u64 began = tsc_now(), slept = t->block_tsc;
+	s64 ret = -ENOSYS;
+
+	t->in_syscall = true;
+	t->syscall_nr = r->orig_rax;
+	if (stop->syscall_is_compat) {
+		log_info("task %d (%s): 32-bit system call %lld", t->tid, t->comm, (long long)r->orig_rax);
+	} else if (!t->ptrace || ptrace_syscall_enter(t)) {
+		u64 args[6] = { r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9 };
+
+		ret = sys_dispatch(t, r->orig_rax, args);
+	} else {
+		ret = (s64)r->rax; /* the tracer's answer */
+	}
+	if (!t->exiting)
+		r->rax = (u64)ret;
+	if (t->ptrace && !t->exiting)
+		ptrace_syscall_exit(t);
+	t->in_syscall = false;
+	t->syscall_nr = (u64)-1;
+	/* Without the time asleep: processor time, as good as preemption lets it be. */
+	atomic_fetch_add_explicit(&t->sys_tsc, tsc_now() - began - (t->block_tsc - slept), memory_order_relaxed);
+}
+
+static void out_of_memory(struct task *t, u64 addr)
+{
+	log_warn("out of memory: process %d (%s) killed (limit %llu MiB, fault at %#llx)", t->tg->tgid, t->comm,
+		 (unsigned long long)(t->kernel->memory_limit >> 20), (unsigned long long)addr);
+	task_group_exit(t, SIGKILL);
+}
+
+static void serve_fault(struct task *t, const struct platform_stop *stop)
+{
+	siginfo_t si;
+	int sig = SIGSEGV, code = SEGV_MAPERR, r;
+	u64 error = stop->error_code;
+
+	t->minflt++;
+	r = mm_fault(t->mm, stop->fault_addr, stop->access_write, stop->access_exec, &sig, &code);
+	if (r == 0)
+		return;
+	if (r == -ENOMEM) {
+		out_of_memory(t, stop->fault_addr);
+		return;
+	}
+	/* Nothing is mapped, whatever the stub's page tables held. */
+	if (code == SEGV_MAPERR && sig == SIGSEGV)
+		error &= ~PF_PROTECTION;
+	siginfo_fault(&si, sig, code, stop->fault_addr);
+	signal_force_fault(t, &si, stop->trapno, error, stop->cr2);
+}
+
+static void serve_exception(struct task *t, const struct platform_stop *stop)
+{
+	siginfo_t si;
+
+	siginfo_fault(&si, stop->signo, stop->si_code, stop->fault_addr);
+	signal_force_fault(t, &si, stop->trapno, stop->error_code, stop->cr2);
+}
+
+static void serve_stop(struct task *t, const struct platform_stop *stop)
+{
+	if (stop->reason != PLATFORM_STOP_SYSCALL)
+		t->regs.orig_rax = (u64)-1;
+	switch (stop->reason) {
+	case PLATFORM_STOP_SYSCALL:
+		serve_syscall(t, stop);
+		break;
+	case PLATFORM_STOP_FAULT:
+		serve_fault(t, stop);
+		break;
+	case PLATFORM_STOP_EXCEPTION:
+		serve_exception(t, stop);
+		break;
+	case PLATFORM_STOP_INTERRUPTED:
+		break;
+	case PLATFORM_STOP_DEAD:
+		log_info("task %d (%s): its stub is gone", t->tid, t->comm);
+		task_group_exit(t, SIGKILL);
+		break;
+	}
+}
+
+/* One stay in the guest. False: a kick came first. */
+static bool run_guest(struct task *t, struct platform_stop *stop)
+{
+	bool step;
+
+	atomic_store(&t->in_guest, true);
+	if (atomic_load(&t->sig_pending)) {
+		atomic_store(&t->in_guest, false);
+		return false;
+	}
+	step = t->ptrace && ptrace_stepping(t);
+	if (step)
+		t->regs.eflags |= FLAG_TF;
+	platform_switch(t->ctx, &t->regs, stop);
+	atomic_store(&t->in_guest, false);
+	if (step)
+		t->regs.eflags &= ~FLAG_TF;
+	return true;
+}
+
+void task_run(struct task *t)
+{
+	struct platform_stop stop;
+
+	while (!t->exiting) {
+		if (atomic_load(&t->sig_pending) || t->restore_sigmask || is_restart(t)) {
+			if (!signal_deliver(t))
+				break;
+			continue;
+		}
+		if (run_guest(t, &stop))
+			serve_stop(t, &stop);
+	}
+	task_finish(t);
+}
+
+/* ---- the first task ---- */
+
+struct first {
+	struct task *task;
+	int result;
+	_Atomic u32 done;
+};
+
+static void *first_main(void *arg)
+{
+	struct first *f = arg;
+	struct task *t = f->task;
+	struct kernel *k = t->kernel;
+	size_t size = platform_xstate_size(k->platform);
+	void *xstate = calloc(1, size);
+	int r;
+
+	current_task = t;
+	t->thread = pthread_self();
+	r = xstate ? platform_context_new(mm_as(t->mm), &t->ctx) : -ENOMEM;
+	if (r == 0) {
+		platform_init_xstate(xstate, size);
+		platform_set_xstate(t->ctx, xstate, size);
+	} else {
+		t->ctx = NULL;
+		current_task = NULL;
+	}
+	free(xstate);
+	f->result = r;
+	atomic_store(&f->done, 1);
+	host_futex_wake(&f->done, 1, true);
+	if (r == 0)
+		task_run(t);
+	else
+		task_thread_gone(k);
+	return NULL;
+}
+
+static const struct rlimit64 default_limits[RLIM_NLIMITS] = {
+	[RLIMIT_CPU] = { RLIM64_INFINITY, RLIM64_INFINITY },
+	[RLIMIT_FSIZE] = { RLIM64_INFINITY, RLIM64_INFINITY },
+	[RLIMIT_DATA] = { RLIM64_INFINITY, RLIM64_INFINITY },
+	[RLIMIT_STACK] = { 8UL << 20, RLIM64_INFINITY },
+	[RLIMIT_CORE] = { 0, RLIM64_INFINITY },
+	[RLIMIT_RSS] = { RLIM64_INFINITY, RLIM64_INFINITY },
+	[RLIMIT_NPROC] = { TASK_COUNT_MAX, TASK_COUNT_MAX },
+	[RLIMIT_NOFILE] = { 1024, FD_TABLE_MAX },
+	[RLIMIT_MEMLOCK] = { 8UL << 20, 8UL << 20 },
+	[RLIMIT_AS] = { RLIM64_INFINITY, RLIM64_INFINITY },
+	[RLIMIT_LOCKS] = { RLIM64_INFINITY, RLIM64_INFINITY },
+	[RLIMIT_SIGPENDING] = { 16384, 16384 },
+	[RLIMIT_MSGQUEUE] = { 819200, 819200 },
+};
+
+/* The group, its session, the numbers. */
+static int first_publish(struct kernel *k, struct thread_group *tg, struct task *t)
+{
+	struct pid_entry *e;
+	struct process_group *old;
+	int r;
+
+	MUTEX_GUARD(&k->tasklist_lock);
+	r = pid_alloc(k, PID_INIT, &e);
+	if (r < 0)
+		return r;
+	k->pids->last = PID_INIT;
+	e->reserved = false;
+	e->task = t;
+	e->tg = tg;
+	tg->leader = t;
+	list_push_back(&tg->tasks, &t->group_node);
+	tg->task_count = tg->present_count = 1;
+	k->pids->tasks++;
+	atomic_store(&t->state, TASK_RUNNING);
+	atomic_store(&t->sig_pending, true);
+	return session_start_locked(tg, &old);
+}
+
+static struct task *first_new(struct kernel *k, struct thread_group **ret_tg)
+{
+	struct sighand *sh = sighand_new();
+	struct thread_group *tg = sh ? thread_group_new(k, PID_INIT, sh) : NULL;
+	struct task *t = tg ? task_new(k, tg) : NULL;
+
+	sighand_put(sh);
+	if (!t) {
+		thread_group_put(tg);
+		return NULL;
+	}
+	memcpy(tg->limits, default_limits, sizeof(tg->limits));
+	tg->exit_signal = SIGCHLD;
+	t->tid = PID_INIT;
+	t->altstack.ss_flags = SS_DISABLE;
+	t->timer_slack_ns = t->misc.default_slack_ns = 50000;
+	memcpy(t->affinity, k->cpu_mask, sizeof(t->affinity));
+	*ret_tg = tg;
+	return t;
+}
+
+int task_spawn_init(struct kernel *k, struct mm *mm, struct fs_context *fs, struct fd_table *fds,
+		    struct nsproxy *ns, const struct cred *cred, const struct user_regs_struct *regs,
+		    const char *comm, struct task **ret)
+{
+	struct first f = { 0 };
+	struct thread_group *tg;
+	struct task *t = first_new(k, &tg);
+	int r;
+
+	if (!t)
+		return -ENOMEM; /* the sandbox ends: references do not matter any more */
+	t->mm = mm;
+	t->fs = fs;
+	t->fds = fds;
+	t->ns = ns;
+	t->cred = cred;
+	t->regs = *regs;
+	t->regs.orig_rax = (u64)-1;
+	snprintf(t->comm, sizeof(t->comm), "%s", comm);
+	r = first_publish(k, tg, t);
+	if (r < 0)
+		return r;
+	k->init = thread_group_get(tg);
+	if (k->console)
+		tty_attach_session(k->console, tg);
+	task_get(t); /* the thread's */
+	task_get(t); /* the caller's */
+	f.task = t;
+	atomic_fetch_add(&k->pids->threads, 1);
+	r = host_thread_start(first_main, &f, TASK_STACK_SIZE);
+	if (r < 0)
+		return r;
+	while (!atomic_load(&f.done))
+		host_futex_wait_until(&f.done, 0, NO_DEADLINE);
+	if (f.result == 0)
+		*ret = t;
+	return f.result;
+}
