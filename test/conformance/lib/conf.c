@@ -55,7 +55,7 @@ const char *conf_tmpdir(void)
 
 const char *conf_path(const char *name)
 {
-	static char ring[8][256];
+	static char ring[8][600];
 	static unsigned next;
 	char *p = ring[next++ % 8];
 

@@ -1,0 +1,498 @@
+/* Reading and writing: offsets, vectors, sparse files, splice family, pipes, memfd. */
+#include "conf.h"
+#include <limits.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/sendfile.h>
+#include <sys/uio.h>
+
+static int temp(const char *text)
+{
+	int fd = OK(open(conf_path("f"), O_RDWR | O_CREAT | O_TRUNC, 0600));
+	CHECK_EQ(write(fd, text, strlen(text)), strlen(text));
+	OK(lseek(fd, 0, SEEK_SET));
+	return fd;
+}
+static int shm(void)
+{
+	char name[] = "/dev/shm/conf.XXXXXX";
+	int fd = OK(mkstemp(name));
+	OK(unlink(name));
+	return fd;
+}
+
+CASE(read_write_seek)
+{
+	char buf[16];
+	int fd = temp("0123456789");
+	CHECK_EQ(read(fd, buf, 4), 4);
+	CHECK_EQ(lseek(fd, 0, SEEK_CUR), 4);
+	CHECK_EQ(lseek(fd, -1, SEEK_END), 9);
+	CHECK_EQ(read(fd, buf, 16), 1);
+	CHECK_EQ(read(fd, buf, 16), 0);
+	CHECK_ERR(lseek(fd, -1, SEEK_SET), EINVAL);
+	CHECK_ERR(lseek(fd, 0, 99), EINVAL);
+	CHECK_EQ(lseek(fd, 1L << 40, SEEK_SET), 1L << 40);
+	CHECK_EQ(read(fd, buf, 1), 0);
+	int p[2];
+	OK(pipe(p));
+	CHECK_ERR(lseek(p[0], 0, SEEK_SET), ESPIPE);
+	CHECK_ERR(pread(p[0], buf, 1, 0), ESPIPE);
+}
+CASE(positional)
+{
+	char buf[4];
+	int fd = temp("0123456789");
+	CHECK_EQ(pread(fd, buf, 4, 3), 4);
+	CHECK_MEM(buf, "3456", 4);
+	CHECK_EQ(pwrite(fd, "XY", 2, 20), 2);
+	CHECK_EQ(lseek(fd, 0, SEEK_END), 22);
+	CHECK_EQ(pread(fd, buf, 4, 15), 4);
+	CHECK_MEM(buf, "\0\0\0\0", 4);
+	CHECK_ERR(pread(fd, buf, 4, -1), EINVAL);
+	CHECK_ERR(pwrite(fd, buf, 4, -5), EINVAL);
+}
+CASE(zero_length_and_bad_pointers)
+{
+	int fd = temp("abc");
+	CHECK_EQ(write(fd, NULL, 0), 0);
+	CHECK_EQ(pwrite(fd, NULL, 0, 0), 0);
+	CHECK_EQ(read(fd, NULL, 0), 0);
+	CHECK_ERR(write(fd, (void *)1, 1), EFAULT);
+	CHECK_ERR(read(fd, (void *)1, 1), EFAULT);
+	CHECK_ERR(read(fd, (void *)0xffff800000000000UL, 1), EFAULT);
+	CHECK_ERR(read(-1, NULL, 0), EBADF);
+}
+CASE(partial_at_bad_page)
+{
+	char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	OK(munmap(p + 4096, 4096));
+	memset(p, 'q', 4096);
+	int fds[2];
+	OK(pipe(fds));
+	ssize_t n = write(fds[1], p + 4000, 200);
+	CHECK(n == 96 || (n == -1 && errno == EFAULT));
+	int fd = temp("");
+	n = write(fd, p + 4000, 200);
+	CHECK(n == 96 || (n == -1 && errno == EFAULT));
+}
+CASE(vectors)
+{
+	char a[3], b[5];
+	struct iovec w[3] = { { "abc", 3 }, { NULL, 0 }, { "defgh", 5 } }, r[2] = { { a, 3 }, { b, 5 } };
+	int fd = temp("");
+	CHECK_EQ(writev(fd, w, 3), 8);
+	CHECK_EQ(preadv(fd, r, 2, 0), 8);
+	CHECK_MEM(a, "abc", 3);
+	CHECK_MEM(b, "defgh", 5);
+	CHECK_EQ(pwritev(fd, w, 3, 4), 8);
+	CHECK_EQ(writev(fd, w, 0), 0);
+	CHECK_ERR(writev(fd, w, -1), EINVAL);
+	CHECK_ERR(writev(fd, w, 1025), EINVAL);
+	CHECK_ERR(readv(fd, (void *)1, 2), EFAULT);
+	w[0].iov_len = (size_t)-1;
+	CHECK_ERR(writev(fd, w, 3), EINVAL);
+}
+CASE(rwf_flags)
+{
+	char a[4];
+	struct iovec v = { a, 4 };
+	int fd = temp("0123");
+	CHECK_EQ(preadv2(fd, &v, 1, 0, 0), 4);
+	CHECK_EQ(preadv2(fd, &v, 1, -1, 0), 4);
+	v.iov_len = 2;
+	CHECK_EQ(pwritev2(fd, &v, 1, 0, RWF_APPEND), 2);
+	CHECK_EQ(lseek(fd, 0, SEEK_END), 6);
+	CHECK_ERR(preadv2(fd, &v, 1, 0, 0x1000), EOPNOTSUPP);
+}
+CASE(file_size_limit)
+{
+	struct rlimit lim = { 100, 100 };
+	char buf[200] = { 0 };
+	int fd = temp("");
+	signal(SIGXFSZ, SIG_IGN);
+	OK(setrlimit(RLIMIT_FSIZE, &lim));
+	CHECK_EQ(write(fd, buf, 200), 100);
+	CHECK_ERR(write(fd, buf, 1), EFBIG);
+	CHECK_ERR(ftruncate(fd, 101), EFBIG);
+}
+CASE(sparse_seek_data)
+{
+	int fd = shm();
+	OK(ftruncate(fd, 1 << 20));
+	CHECK_EQ(pwrite(fd, "x", 1, 512 << 10), 1);
+	CHECK_EQ(lseek(fd, 0, SEEK_DATA), 512 << 10);
+	CHECK_EQ(lseek(fd, 512 << 10, SEEK_HOLE), (512 << 10) + 4096);
+	CHECK_ERR(lseek(fd, (512 << 10) + 4096, SEEK_DATA), ENXIO);
+	CHECK_EQ(lseek(fd, 0, SEEK_HOLE), 0);
+	CHECK_ERR(lseek(fd, 1 << 20, SEEK_DATA), ENXIO);
+	struct stat st;
+	OK(fstat(fd, &st));
+	CHECK_EQ(st.st_blocks, 8);
+}
+CASE(fallocate_modes)
+{
+	int fd = shm();
+	struct stat st;
+	OK(fallocate(fd, 0, 0, 1 << 20));
+	OK(fstat(fd, &st));
+	CHECK(st.st_size == 1 << 20 && st.st_blocks == 2048);
+	OK(fallocate(fd, FALLOC_FL_KEEP_SIZE, 1 << 20, 4096));
+	OK(fstat(fd, &st));
+	CHECK(st.st_size == 1 << 20 && st.st_blocks == 2056);
+	CHECK_EQ(pwrite(fd, "abcd", 4, 4096), 4);
+	OK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 65536));
+	OK(fstat(fd, &st));
+	CHECK_EQ(st.st_blocks, 2056 - 128);
+	char c[4];
+	CHECK_EQ(pread(fd, c, 4, 4096), 4);
+	CHECK_MEM(c, "\0\0\0\0", 4);
+	CHECK_ERR(fallocate(fd, FALLOC_FL_PUNCH_HOLE, 0, 4096), EOPNOTSUPP);
+	CHECK_ERR(fallocate(fd, FALLOC_FL_COLLAPSE_RANGE, 0, 4096), EOPNOTSUPP);
+	CHECK_ERR(fallocate(fd, FALLOC_FL_ZERO_RANGE, 0, 4096), EOPNOTSUPP);
+	CHECK_ERR(fallocate(fd, FALLOC_FL_INSERT_RANGE, 0, 4096), EOPNOTSUPP);
+	CHECK_ERR(fallocate(fd, 0, -1, 4096), EINVAL);
+	CHECK_ERR(fallocate(fd, 0, 0, 0), EINVAL);
+	CHECK_ERR(fallocate(fd, 0, LLONG_MAX, 4096), EFBIG);
+	int p[2];
+	OK(pipe(p));
+	CHECK_ERR(fallocate(p[1], 0, 0, 4096), ESPIPE);
+}
+CASE(fallocate_giant_fails_at_once)
+{
+	int fd = shm();
+	CHECK_ERR(fallocate(fd, 0, 0, 1L << 40), ENOSPC);
+	CHECK(fallocate(fd, 0, 0, 1L << 62) == -1 && (errno == ENOSPC || errno == EFBIG));
+	struct stat st;
+	OK(fstat(fd, &st));
+	CHECK_EQ(st.st_blocks, 0);
+}
+CASE(tmpfs_sparse_giant)
+{
+	int fd = shm();
+	OK(ftruncate(fd, 1L << 40));
+	CHECK_EQ(pwrite(fd, "end", 3, (1L << 40) - 3), 3);
+	char buf[3];
+	CHECK_EQ(pread(fd, buf, 3, (1L << 40) - 3), 3);
+	CHECK_MEM(buf, "end", 3);
+	struct stat st;
+	OK(fstat(fd, &st));
+	CHECK_EQ(st.st_blocks, 8);
+}
+CASE(append_from_two_processes)
+{
+	int fd = OK(open(conf_path("log"), O_WRONLY | O_CREAT | O_APPEND, 0600));
+	pid_t pid = fork();
+	for (int i = 0; i < 500; i++)
+		CHECK_EQ(write(fd, pid ? "parent.\n" : "child..\n", 8), 8);
+	if (pid == 0)
+		_exit(0);
+	conf_join(pid);
+	CHECK_EQ(lseek(fd, 0, SEEK_END), 8000);
+}
+CASE(copy_file_range_call)
+{
+	int in = temp("0123456789"), out = OK(open(conf_path("o"), O_RDWR | O_CREAT, 0600));
+	loff_t off = 2;
+	CHECK_EQ(copy_file_range(in, &off, out, NULL, 5, 0), 5);
+	CHECK_EQ(off, 7);
+	char buf[5];
+	CHECK_EQ(pread(out, buf, 5, 0), 5);
+	CHECK_MEM(buf, "23456", 5);
+	CHECK_ERR(copy_file_range(in, NULL, out, NULL, 5, 1), EINVAL);
+	CHECK_EQ(lseek(out, 0, SEEK_CUR), 5);
+	off = 100;
+	CHECK_EQ(copy_file_range(in, &off, out, NULL, 5, 0), 0);
+}
+CASE(sendfile_call)
+{
+	int in = temp("0123456789"), p[2];
+	OK(pipe(p));
+	off_t off = 3;
+	CHECK_EQ(sendfile(p[1], in, &off, 4), 4);
+	CHECK_EQ(off, 7);
+	char buf[16];
+	CHECK_EQ(read(p[0], buf, 16), 4);
+	CHECK_MEM(buf, "3456", 4);
+	int out = OK(open(conf_path("o"), O_RDWR | O_CREAT, 0600));
+	CHECK_EQ(sendfile(out, in, NULL, 100), 10);
+	CHECK_EQ(lseek(in, 0, SEEK_CUR), 10);
+}
+CASE(splice_and_tee)
+{
+	int in = temp("0123456789"), a[2], b[2];
+	char buf[16];
+	OK(pipe(a));
+	OK(pipe(b));
+	loff_t off = 1;
+	CHECK_EQ(splice(in, &off, a[1], NULL, 5, 0), 5);
+	CHECK_EQ(tee(a[0], b[1], 100, 0), 5);
+	CHECK_EQ(read(b[0], buf, 16), 5);
+	CHECK_MEM(buf, "12345", 5);
+	CHECK_EQ(splice(a[0], NULL, b[1], NULL, 3, 0), 3);
+	CHECK_EQ(read(b[0], buf, 16), 3);
+	CHECK_EQ(read(a[0], buf, 16), 2);
+	int out = OK(open(conf_path("o"), O_RDWR | O_CREAT, 0600));
+	CHECK_EQ(write(a[1], "pipe", 4), 4);
+	CHECK_EQ(splice(a[0], NULL, out, NULL, 4, 0), 4);
+	CHECK_ERR(splice(in, NULL, out, NULL, 4, 0), EINVAL);
+	struct iovec v = { "vm", 2 };
+	CHECK_EQ(vmsplice(a[1], &v, 1, 0), 2);
+	CHECK_EQ(read(a[0], buf, 16), 2);
+}
+
+/* ---- pipes ---- */
+CASE(pipe_basics)
+{
+	int p[2];
+	char buf[8];
+	OK(pipe(p));
+	CHECK_EQ(write(p[1], "ab", 2), 2);
+	CHECK_EQ(read(p[0], buf, 8), 2);
+	CHECK_ERR(write(p[0], "x", 1), EBADF);
+	CHECK_ERR(read(p[1], buf, 1), EBADF);
+	close(p[1]);
+	CHECK_EQ(read(p[0], buf, 8), 0);
+	CHECK_ERR(pipe((int *)1), EFAULT);
+	CHECK_ERR(pipe2(p, 0x1), EINVAL);
+}
+CASE(pipe_nonblock_and_capacity)
+{
+	int p[2], n = 0;
+	char buf[4096] = { 0 };
+	OK(pipe2(p, O_NONBLOCK));
+	CHECK_ERR(read(p[0], buf, 1), EAGAIN);
+	while (write(p[1], buf, 4096) == 4096)
+		n++;
+	CHECK_EQ(errno, EAGAIN);
+	CHECK_EQ(n, 16);
+	int bytes;
+	OK(ioctl(p[0], FIONREAD, &bytes));
+	CHECK_EQ(bytes, 65536);
+}
+CASE(pipe_small_writes_are_whole)
+{
+	int p[2], n = 0;
+	char buf[511] = { 0 };
+	ssize_t r;
+	OK(pipe2(p, O_NONBLOCK));
+	while ((r = write(p[1], buf, 511)) == 511)
+		n++;
+	CHECK_EQ(r, -1);
+	CHECK_EQ(errno, EAGAIN);
+	CHECK(n == 128 || n == 112);
+}
+CASE(pipe_pollout_needs_pipe_buf)
+{
+	int p[2];
+	char buf[4096] = { 0 };
+	OK(pipe2(p, O_NONBLOCK));
+	for (int i = 0; i < 15; i++)
+		CHECK_EQ(write(p[1], buf, 4096), 4096);
+	struct pollfd pf = { .fd = p[1], .events = POLLOUT };
+	CHECK_EQ(poll(&pf, 1, 0), 1);
+	CHECK_EQ(write(p[1], buf, 4096), 4096);
+	CHECK_EQ(poll(&pf, 1, 0), 0);
+	CHECK_EQ(read(p[0], buf, 1), 1);
+	CHECK_EQ(poll(&pf, 1, 0), 0);
+	CHECK_EQ(read(p[0], buf, 4095), 4095);
+	CHECK_EQ(poll(&pf, 1, 0), 1);
+}
+CASE(pipe_atomic_records)
+{
+	int p[2];
+	OK(pipe(p));
+	pid_t pids[2];
+	for (int k = 0; k < 2; k++) {
+		pids[k] = fork();
+		if (pids[k] == 0) {
+			char rec[4096];
+			memset(rec, 'a' + k, sizeof(rec));
+			for (int i = 0; i < 100; i++)
+				if (write(p[1], rec, sizeof(rec)) != sizeof(rec))
+					_exit(1);
+			_exit(0);
+		}
+	}
+	close(p[1]);
+	char rec[4096];
+	size_t total = 0, have = 0;
+	ssize_t n;
+	while ((n = read(p[0], rec + have, sizeof(rec) - have)) > 0) {
+		have += (size_t)n;
+		total += (size_t)n;
+		if (have == sizeof(rec)) {
+			for (size_t i = 1; i < sizeof(rec); i++)
+				CHECK_EQ(rec[i], rec[0]);
+			have = 0;
+		}
+	}
+	CHECK_EQ(total, 200 * 4096);
+	conf_join(pids[0]);
+	conf_join(pids[1]);
+}
+CASE(pipe_size)
+{
+	int p[2];
+	OK(pipe(p));
+	CHECK_EQ(fcntl(p[0], F_GETPIPE_SZ), 65536);
+	CHECK_EQ(fcntl(p[0], F_SETPIPE_SZ, 1 << 20), 1 << 20);
+	CHECK_EQ(fcntl(p[1], F_SETPIPE_SZ, 5000), 8192);
+	char buf[8192];
+	CHECK_EQ(write(p[1], buf, 8192), 8192);
+	CHECK_ERR(fcntl(p[1], F_SETPIPE_SZ, 4096), EBUSY);
+	if (geteuid() == 0)
+		OK(setresuid(65533, 65533, 65533));
+	CHECK_ERR(fcntl(p[1], F_SETPIPE_SZ, 2 << 20), EPERM);
+}
+CASE(pipe_packet_mode)
+{
+	int p[2];
+	char buf[64];
+	OK(pipe2(p, O_DIRECT));
+	CHECK_EQ(write(p[1], "one", 3), 3);
+	CHECK_EQ(write(p[1], "three", 5), 5);
+	CHECK_EQ(read(p[0], buf, 64), 3);
+	CHECK_EQ(read(p[0], buf, 2), 2);
+}
+CASE(pipe_hangup_events)
+{
+	int p[2];
+	OK(pipe(p));
+	struct pollfd r = { .fd = p[0], .events = POLLIN }, w = { .fd = p[1], .events = POLLOUT };
+	close(p[1]);
+	CHECK_EQ(poll(&r, 1, 1000), 1);
+	CHECK_EQ(r.revents, POLLHUP);
+	OK(pipe(p));
+	w.fd = p[1];
+	close(p[0]);
+	CHECK_EQ(poll(&w, 1, 1000), 1);
+	CHECK_EQ(w.revents & POLLERR, POLLERR);
+}
+CASE(fifo_open_rules)
+{
+	OK(mkfifo(conf_path("p"), 0600));
+	CHECK_ERR(open(conf_path("p"), O_WRONLY | O_NONBLOCK), ENXIO);
+	int r = OK(open(conf_path("p"), O_RDONLY | O_NONBLOCK)), w = OK(open(conf_path("p"), O_WRONLY));
+	char c;
+	CHECK_EQ(write(w, "f", 1), 1);
+	CHECK_EQ(read(r, &c, 1), 1);
+	close(w);
+	CHECK_EQ(read(r, &c, 1), 0);
+	pid_t pid = fork();
+	close(r);
+	if (pid == 0) {
+		int fd = open(conf_path("p"), O_WRONLY);
+		_exit(write(fd, "z", 1) == 1 ? 0 : 1);
+	}
+	r = OK(open(conf_path("p"), O_RDONLY)); /* waits for the writer */
+	CHECK_EQ(read(r, &c, 1), 1);
+	conf_join(pid);
+}
+
+/* ---- memfd ---- */
+CASE(memfd_basics)
+{
+	int fd = OK(memfd_create("conf", MFD_CLOEXEC));
+	char buf[4], path[64], text[64];
+	CHECK_EQ(write(fd, "mem", 3), 3);
+	CHECK_EQ(pread(fd, buf, 3, 0), 3);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ssize_t n = OK(readlink(path, text, 63));
+	text[n] = 0;
+	CHECK_STR(text, "/memfd:conf (deleted)");
+	CHECK_ERR(memfd_create("x", 0x10000), EINVAL);
+	CHECK_ERR(memfd_create((char *)1, 0), EFAULT);
+	int again = OK(open(path, O_RDWR));
+	CHECK_EQ(pread(again, buf, 3, 0), 3);
+}
+CASE(memfd_seals)
+{
+	int fd = OK(memfd_create("s", MFD_ALLOW_SEALING)), plain = OK(memfd_create("p", 0));
+	CHECK_EQ(fcntl(plain, F_GET_SEALS), F_SEAL_SEAL);
+	CHECK_ERR(fcntl(plain, F_ADD_SEALS, F_SEAL_WRITE), EPERM);
+	OK(ftruncate(fd, 8192));
+	char *m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK_ERR(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), EBUSY);
+	OK(munmap(m, 4096));
+	OK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
+	CHECK_ERR(ftruncate(fd, 4096), EPERM);
+	CHECK_ERR(ftruncate(fd, 16384), EPERM);
+	CHECK_EQ(pwrite(fd, "x", 1, 0), 1);
+	OK(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE));
+	CHECK_ERR(pwrite(fd, "x", 1, 0), EPERM);
+	CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED && errno == EPERM);
+	CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED);
+	OK(fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL));
+	CHECK_ERR(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), EPERM);
+	int f = temp("x");
+	CHECK_ERR(fcntl(f, F_GET_SEALS), EINVAL);
+}
+CASE(sync_calls)
+{
+	int fd = temp("x"), p[2];
+	OK(fsync(fd));
+	OK(fdatasync(fd));
+	OK(syncfs(fd));
+	OK(sync_file_range(fd, 0, 1, SYNC_FILE_RANGE_WRITE));
+	OK(posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL));
+	OK(pipe(p));
+	CHECK_ERR(fsync(p[0]), EINVAL);
+	CHECK_ERR(fsync(999), EBADF);
+}
+CASE(ioctl_errors)
+{
+	int fd = temp("x"), n = 1;
+	CHECK_ERR(ioctl(fd, 0x5401 /* TCGETS */, &n), ENOTTY);
+	CHECK_ERR(ioctl(999, FIONREAD, &n), EBADF);
+	int p[2];
+	OK(pipe(p));
+	OK(ioctl(p[0], FIONBIO, &n));
+	CHECK(fcntl(p[0], F_GETFL) & O_NONBLOCK);
+	OK(ioctl(fd, FIOCLEX));
+	CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+}
+CASE(big_transfer)
+{
+	size_t size = 32 << 20;
+	char *a = malloc(size), *b = malloc(size);
+	for (size_t i = 0; i < size; i++)
+		a[i] = (char)(i * 31 >> 3);
+	int fd = shm();
+	CHECK_EQ(write(fd, a, size), size);
+	CHECK_EQ(pread(fd, b, size, 0), size);
+	CHECK_MEM(a, b, size);
+}
+CASE(big_pipe_transfer)
+{
+	size_t size = 8 << 20, done = 0;
+	char *a = malloc(size), *b = malloc(size);
+	int p[2];
+	OK(pipe(p));
+	for (size_t i = 0; i < size; i++)
+		a[i] = (char)(i * 7 >> 2);
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(write(p[1], a, size) == (ssize_t)size ? 0 : 1);
+	while (done < size) {
+		ssize_t n = OK(read(p[0], b + done, size - done));
+		done += (size_t)n;
+	}
+	conf_join(pid);
+	CHECK_MEM(a, b, size);
+}
+CASE(dev_files)
+{
+	char buf[32] = "full of things";
+	int z = OK(open("/dev/zero", O_RDWR)), n = OK(open("/dev/null", O_RDWR)), f = OK(open("/dev/full", O_RDWR)),
+	    r = OK(open("/dev/urandom", O_RDONLY));
+	CHECK_EQ(read(z, buf, 32), 32);
+	CHECK_EQ(buf[5], 0);
+	CHECK_EQ(read(n, buf, 32), 0);
+	CHECK_EQ(write(n, buf, 32), 32);
+	CHECK_ERR(write(f, buf, 1), ENOSPC);
+	CHECK_EQ(read(f, buf, 32), 32);
+	CHECK_EQ(read(r, buf, 32), 32);
+}
+CONF_MAIN
