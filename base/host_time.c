@@ -1,6 +1,7 @@
 #include "base/host_time.h"
 
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/random.h>
@@ -62,6 +63,18 @@ int host_getrandom(void *dst, size_t size, u32 flags)
 		size -= (size_t)n;
 	}
 	return 0;
+}
+
+int host_membarrier_all(void)
+{
+	return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) < 0 ? -errno : 0;
+}
+
+bool host_membarrier_available(void)
+{
+	long mask = syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
+
+	return mask > 0 && (mask & MEMBARRIER_CMD_GLOBAL);
 }
 
 void host_getcpu(u32 *ret_cpu, u32 *ret_node)

@@ -18,6 +18,9 @@ int host_word_wait(_Atomic u32 *word, u32 expected, u64 deadline_ns);
 void host_word_wake(_Atomic u32 *word, int count);
 /* Fills dst with random bytes; flags: GRND_*. Loops until done; 0, -EINVAL, -EAGAIN. */
 int host_getrandom(void *dst, size_t size, u32 flags);
+/* membarrier(2): a barrier on every cpu of the host (MEMBARRIER_CMD_GLOBAL). 0, -EINVAL, -ENOSYS. Slow: milliseconds. */
+int host_membarrier_all(void);
+bool host_membarrier_available(void);
 /* The host cpu (and NUMA node) that the calling thread is on. */
 void host_getcpu(u32 *ret_cpu, u32 *ret_node);
 

@@ -65,6 +65,8 @@ struct task_misc {
 	u64 sched_runtime, sched_deadline, sched_period; /* sched_setattr, as told */
 	u64 default_slack_ns;	 /* PR_SET_TIMERSLACK 0 goes back to it */
 	u32 mce_kill, thp_disable, io_flusher, tsc_mode;
+	u32 mempolicy;		 /* MPOL_*; there is one node */
+	bool mempolicy_node;	 /* its node mask holds node 0 */
 };
 
 /* Namespaces of a task. Immutable set, replaced as a whole by unshare/setns/clone. */
@@ -141,6 +143,7 @@ struct thread_group {
 	u64 dead_minflt, dead_majflt, child_minflt, child_majflt, child_maxrss;
 	u64 start_time_ns;	      /* immutable: CLOCK_MONOTONIC */
 	_Atomic int oom_score_adj;
+	_Atomic u32 membarrier;	      /* registered commands (MEMBARRIER_CMD_REGISTER_*); exec clears */
 	struct task *parent_task;     /* tasklist: the parent's thread that made it (__WNOTHREAD, pdeath) */
 	int cont_notify;	      /* sighand: CLD_* that the next thread on its way out reports; 0 none */
 	bool zombie;		      /* tasklist: all tasks have exited, the parent may wait for it */
