@@ -192,9 +192,9 @@ static ssize_t do_read(struct file *f, struct kiov *dst, u64 offset, int flags)
 {
 	ssize_t n;
 
-	if (offset > INT64_MAX)
+	if (offset > INT64_MAX && !f->ops->own_pos)
 		return -EINVAL;
-	if (dst->remaining > INT64_MAX - offset)
+	if (offset <= INT64_MAX && dst->remaining > INT64_MAX - offset)
 		kiov_truncate(dst, INT64_MAX - offset);
 	n = f->ops->read(f, dst, offset, flags);
 	if (n > 0) {
@@ -219,6 +219,8 @@ ssize_t vfs_read(struct file *f, struct kiov *dst, const u64 *offset, int flags)
 		return f->ops->seek ? do_read(f, dst, *offset, flags) : -ESPIPE;
 	if (!f->ops->seek)
 		return do_read(f, dst, 0, flags);
+	if (f->ops->own_pos)
+		return do_read(f, dst, FILE_POS_OWN, flags);
 	MUTEX_GUARD(&f->pos_lock);
 	n = do_read(f, dst, f->pos, flags);
 	if (n > 0)
@@ -284,7 +286,7 @@ static ssize_t do_write(struct file *f, struct kiov *src, u64 *io_offset, int fl
 	ssize_t n;
 	int err;
 
-	if (inode->type == S_IFREG) {
+	if (inode->type == S_IFREG && !f->ops->own_pos) {
 		if (src->remaining == 0)
 			return 0;
 		if (offset > INT64_MAX)
@@ -302,7 +304,7 @@ static ssize_t do_write(struct file *f, struct kiov *src, u64 *io_offset, int fl
 		return n;
 	if (inode->type == S_IFREG && !(inode->sb->flags & SB_OWN_TIMES))
 		inode_touch(inode, ATTR_MTIME);
-	if (append && append_offset(f, &offset) == 0)
+	if (append && !f->ops->own_pos && append_offset(f, &offset) == 0)
 		*io_offset = offset;
 	else
 		*io_offset = offset + (u64)n;
@@ -313,7 +315,7 @@ static ssize_t do_write(struct file *f, struct kiov *src, u64 *io_offset, int fl
 
 ssize_t vfs_write(struct file *f, struct kiov *src, const u64 *offset, int flags, u64 fsize_limit)
 {
-	u64 pos = offset ? *offset : 0;
+	u64 pos = offset ? *offset : f->ops->own_pos ? FILE_POS_OWN : 0;
 
 	if (!file_writable(f))
 		return -EBADF;
@@ -321,7 +323,7 @@ ssize_t vfs_write(struct file *f, struct kiov *src, const u64 *offset, int flags
 		return -EINVAL;
 	if (offset)
 		return f->ops->seek ? do_write(f, src, &pos, flags, fsize_limit) : -ESPIPE;
-	if (!f->ops->seek)
+	if (!f->ops->seek || f->ops->own_pos)
 		return do_write(f, src, &pos, flags, fsize_limit);
 	MUTEX_GUARD(&f->pos_lock);
 	return do_write(f, src, &f->pos, flags, fsize_limit);

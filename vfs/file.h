@@ -25,8 +25,13 @@ struct dir_emit {
 		     u64 next_pos);
 };
 
+#define FILE_POS_OWN UINT64_MAX
+
 struct file_ops {
 	const char *kind; /* "tmpfs", "pipe", "eventfd", ... for logs and /proc/PID/fd texts */
+	/* The position is the file's own matter (shared with the host): read and write get
+	 * FILE_POS_OWN as offset when the caller gave none. */
+	bool own_pos;
 	/* Last reference gone. */
 	void (*release)(struct file *f);
 	/* Bytes, 0 at end of file, -EAGAIN when it would block. flags: RWF_*. write with RWF_APPEND (vfs_write

@@ -32,8 +32,13 @@ struct hostfs_options {
 	const char *const *hidden;
 };
 int hostfs_new(const struct hostfs_options *o, struct superblock **ret);
-/* A file over an inherited host descriptor (stdin, stdout, stderr, --pass-fd): regular, pipe, socket, tty. */
+/* A file over an inherited host descriptor (stdin, stdout, stderr, --pass-fd): regular, pipe, socket, tty.
+ * Takes host_fd over on success. The sentry ignores SIGPIPE. */
 int hostfs_file_from_fd(int host_fd, const struct cred *cred, struct file **ret);
+/* The host descriptor behind such a file (borrowed), or -1: for the terminal code's own ioctls. */
+int hostfs_file_fd(struct file *f);
+/* ioctls of such files, given by sentry/ (vfs cannot reach guest memory). May stay NULL: -ENOTTY. */
+extern s64 (*hostfs_ioctl_hook)(struct file *f, int host_fd, u32 cmd, u64 arg);
 /* Thread that watches pollable host fds and wakes their waitqs; started on first use, before
  * which nothing polls. */
 void hostfs_poll_stop(void);
