@@ -41,17 +41,17 @@ static bool known(int advice)
 }
 
 /*
- * Throws private pages away. Memory that nobody shares is emptied in place,
+ * Throws private pages away. Anonymous memory that nobody shares is emptied in place,
  * which needs no word with the stub: the host takes the pages out of its page
  * tables.
  */
-static int discard(struct mm *mm, u64 start, u64 end)
+static int discard(struct mm *mm, const struct vma *v, u64 start, u64 end)
 {
-	struct pma *p = pma_set_seek(&mm->pmas, start);
+	struct pma *p;
 
-	while (p && p->start < end) {
+	while (start < end && (p = pma_set_seek(&mm->pmas, start)) && p->start < end) {
 		u64 from = MAX(p->start, start), to = MIN(p->end, end);
-		bool mine = p->file && p->owned && !p->cow && p->file == mm->memfile &&
+		bool mine = !v->mappable && p->file && p->owned && !p->cow && p->file == mm->memfile &&
 			    pgalloc_exclusive(mm->memory, pma_subrange(p, from, to));
 
 		if (!mine || pgalloc_decommit(mm->memory, pma_subrange(p, from, to)) < 0) {
@@ -60,7 +60,7 @@ static int discard(struct mm *mm, u64 start, u64 end)
 			if (err < 0)
 				return err;
 		}
-		p = pma_set_seek(&mm->pmas, to);
+		start = to;
 	}
 	return 0;
 }
@@ -101,12 +101,12 @@ static int advise_part(struct mm_op *op, struct vma *v, u64 start, u64 end, int 
 	case MADV_DONTNEED:
 		if (v->flags & VMA_LOCKED)
 			return -EINVAL;
-		return discard(mm, start, end);
-	case MADV_DONTNEED_LOCKED: return discard(mm, start, end);
+		return discard(mm, v, start, end);
+	case MADV_DONTNEED_LOCKED: return discard(mm, v, start, end);
 	case MADV_FREE:
 		if (v->mappable || (v->flags & VMA_LOCKED))
 			return -EINVAL;
-		return discard(mm, start, end);
+		return discard(mm, v, start, end);
 	case MADV_COLD:
 	case MADV_PAGEOUT: return v->flags & VMA_LOCKED ? -EINVAL : 0;
 	}
