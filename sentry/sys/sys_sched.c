@@ -142,7 +142,7 @@ s64 sys_sched_setscheduler(struct task *t, const u64 a[6])
 s64 sys_sched_setparam(struct task *t, const u64 a[6])
 {
 	struct sched_change c = { 0 };
-	struct task *target;
+	struct task *target = NULL;
 	int priority, r;
 
 	if ((int)a[0] < 0 || a[1] == 0)
@@ -332,7 +332,7 @@ static size_t mask_bytes(const struct kernel *k)
 s64 sys_sched_setaffinity(struct task *t, const u64 a[6])
 {
 	u64 mask[AFFINITY_WORDS] = { 0 }, any = 0;
-	struct task *target;
+	struct task *target = NULL;
 	int r = copy_in(t, mask, ua(a[2]), MIN(a[1], sizeof(mask)));
 
 	if (r == 0)
