@@ -20,7 +20,7 @@ void tmpfs_data_destroy(struct tmpfs_data *d)
 	rwlock_wrlock(&d->lock);
 	data_drop_window(d);
 	rwlock_unlock(&d->lock);
-	extents_release(d, &d->extents);
+	data_extents_release(d, &d->extents);
 	rwlock_destroy(&d->lock);
 }
 
@@ -38,7 +38,7 @@ void data_drop_window(struct tmpfs_data *d)
 static int insert_or_release(struct tmpfs_data *d, u64 start, struct mem_range r)
 {
 	struct tmpfs_sb *s = data_sb(d);
-	int err = extent_insert(d, start, mem_range_len(r), r.start);
+	int err = data_extent_insert(d, start, mem_range_len(r), r.start);
 
 	if (err < 0) {
 		memfile_put(s->memory, r);
@@ -67,7 +67,7 @@ static s64 carve_window(struct tmpfs_data *d, u64 start, u64 len)
 			return err;
 		d->window_populated = to;
 	}
-	err = extent_insert(d, start, mem_range_len(r), r.start);
+	err = data_extent_insert(d, start, mem_range_len(r), r.start);
 	if (err < 0)
 		return err;
 	d->window.start = r.end;
@@ -82,7 +82,7 @@ static bool open_window(struct tmpfs_data *d, u64 start, u64 len)
 	struct pgalloc_opts opts = { .mode = PGALLOC_ALLOCATE,
 				     .dir = PGALLOC_UP,
 				     .acct_id = s->acct_id,
-				     .hint = extent_hint(d, start) };
+				     .hint = data_extent_hint(d, start) };
 	u64 want = MIN(TMPFS_WINDOW_MAX, MAX(TMPFS_WINDOW_MIN, 2 * len));
 
 	if (d->append_run < 3 || len >= TMPFS_WINDOW_MAX || start + PAGE_SIZE <= d->size)
@@ -117,7 +117,7 @@ s64 data_fill_hole(struct tmpfs_data *d, u64 start, u64 len, enum pgalloc_mode m
 		d->append_next = start + (n > 0 ? (u64)n : 0);
 		return n;
 	}
-	opts.hint = extent_hint(d, start);
+	opts.hint = data_extent_hint(d, start);
 	len = charged;
 	/* A memory file near its limit may still have smaller pieces. */
 	while ((err = pgalloc_allocate(s->store, len, &opts, &r)) < 0 && len > PAGE_SIZE)
@@ -137,7 +137,7 @@ void data_zero_allocated(struct tmpfs_data *d, u64 off, u64 len)
 
 	rwlock_assert_write_held(&d->lock);
 	while (off < end) {
-		struct extent *e = extent_find(d, off);
+		struct extent *e = data_extent_find(d, off);
 		u64 n, mem, avail;
 		void *p;
 
@@ -192,7 +192,7 @@ ssize_t tmpfs_read(struct file *f, struct kiov *dst, u64 offset, int flags)
 	len = offset < d->size ? MIN(dst->remaining, d->size - offset) : 0;
 	while (done < len) {
 		u64 off = offset + done, left = len - done;
-		struct extent *e = extent_find(d, off);
+		struct extent *e = data_extent_find(d, off);
 
 		if (!e || e->node.key >= off + left)
 			n = kiov_zero(dst, left);
@@ -242,7 +242,7 @@ static ssize_t write_locked(struct tmpfs_data *d, struct kiov *src, u64 offset, 
 
 	while (done < len) {
 		u64 off = offset + done, left = len - done;
-		struct extent *e = extent_find(d, off);
+		struct extent *e = data_extent_find(d, off);
 
 		if (!e || e->node.key > off) {
 			u64 start = page_down(off), end = page_up_nofail(off + left);
@@ -319,7 +319,7 @@ int tmpfs_truncate(struct tmpfs_data *d, u64 size)
 		err = -EPERM;
 	if (!err && size <= old) {
 		data_drop_window(d);
-		err = extent_remove(d, keep, UINT64_MAX & PAGE_MASK, &removed);
+		err = data_extent_remove(d, keep, UINT64_MAX & PAGE_MASK, &removed);
 		data_zero_allocated(d, size, keep - size);
 	} else if (!err) {
 		data_zero_allocated(d, old, MIN(size, page_up_nofail(old)) - old);
@@ -329,7 +329,7 @@ int tmpfs_truncate(struct tmpfs_data *d, u64 size)
 	rwlock_unlock(&d->lock);
 	if (!err && size < old)
 		tmpfs_invalidate(d, keep, UINT64_MAX & PAGE_MASK, true);
-	extents_release(d, &removed);
+	data_extents_release(d, &removed);
 	return err;
 }
 
@@ -345,13 +345,13 @@ s64 tmpfs_seek(struct file *f, s64 offset, int whence)
 	rwlock_rdlock(&d->lock);
 	if (offset < 0 || off >= d->size)
 		goto out;
-	e = extent_find(d, off);
+	e = data_extent_find(d, off);
 	if (whence == SEEK_DATA) {
 		if (e && e->node.key < d->size)
 			pos = (s64)MAX(off, e->node.key);
 		goto out;
 	}
-	for (; e && e->node.key <= off; e = extent_find(d, off))
+	for (; e && e->node.key <= off; e = data_extent_find(d, off))
 		off = extent_end(e);
 	pos = (s64)MIN(off, d->size);
 out:

@@ -7,7 +7,7 @@ static struct extent *to_extent(struct knode *n)
 	return n ? container_of(n, struct extent, node) : NULL;
 }
 
-struct extent *extent_find(struct tmpfs_data *d, u64 off)
+struct extent *data_extent_find(struct tmpfs_data *d, u64 off)
 {
 	struct extent *e = to_extent(ktree_floor(&d->extents, off));
 
@@ -16,14 +16,14 @@ struct extent *extent_find(struct tmpfs_data *d, u64 off)
 	return to_extent(ktree_ceil(&d->extents, off));
 }
 
-u64 extent_hint(struct tmpfs_data *d, u64 off)
+u64 data_extent_hint(struct tmpfs_data *d, u64 off)
 {
 	struct extent *e = off ? to_extent(ktree_floor(&d->extents, off - 1)) : NULL;
 
 	return e && extent_end(e) == off ? e->mem + e->len : 0;
 }
 
-int extent_insert(struct tmpfs_data *d, u64 off, u64 len, u64 mem)
+int data_extent_insert(struct tmpfs_data *d, u64 off, u64 len, u64 mem)
 {
 	struct extent *prev, *next, *e;
 
@@ -59,9 +59,9 @@ int extent_insert(struct tmpfs_data *d, u64 off, u64 len, u64 mem)
 	return 0;
 }
 
-int extent_remove(struct tmpfs_data *d, u64 start, u64 end, struct ktree *removed)
+int data_extent_remove(struct tmpfs_data *d, u64 start, u64 end, struct ktree *removed)
 {
-	struct extent *e = extent_find(d, start), *spare;
+	struct extent *e = data_extent_find(d, start), *spare;
 
 	rwlock_assert_write_held(&d->lock);
 	if (e && e->node.key < start) {
@@ -112,7 +112,7 @@ int extent_remove(struct tmpfs_data *d, u64 start, u64 end, struct ktree *remove
 	return 0;
 }
 
-void extents_release(struct tmpfs_data *d, struct ktree *removed)
+void data_extents_release(struct tmpfs_data *d, struct ktree *removed)
 {
 	struct tmpfs_sb *s = data_sb(d);
 	struct knode *n;

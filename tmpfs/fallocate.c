@@ -44,7 +44,7 @@ static int plan_holes(struct tmpfs_data *d, u64 start, u64 end, struct plan *p)
 
 	rwlock_rdlock(&d->lock);
 	while (start < end && !err) {
-		struct extent *e = extent_find(d, start);
+		struct extent *e = data_extent_find(d, start);
 		u64 hole_end = e ? MIN(end, MAX(e->node.key, start)) : end;
 
 		if (hole_end > start) {
@@ -109,13 +109,13 @@ static int plan_insert(struct tmpfs_data *d, struct plan *p)
 		struct mem_range r = p->pieces[i].mem;
 
 		while (r.start < r.end) {
-			struct extent *e = extent_find(d, off);
+			struct extent *e = data_extent_find(d, off);
 			bool hole = !e || e->node.key > off;
 			u64 until = e ? (hole ? e->node.key : extent_end(e)) : UINT64_MAX;
 			u64 len = MIN(mem_range_len(r), until - off);
 
 			if (hole && !err)
-				err = extent_insert(d, off, len, r.start);
+				err = data_extent_insert(d, off, len, r.start);
 			if (hole && !err)
 				p->charged -= len >> PAGE_SHIFT;
 			else
@@ -136,7 +136,7 @@ static int allocate_range(struct tmpfs_data *d, u64 offset, u64 len, bool keep_s
 	int err;
 
 	rwlock_rdlock(&d->lock);
-	hint = extent_hint(d, start);
+	hint = data_extent_hint(d, start);
 	err = (d->seals & F_SEAL_GROW) && offset + len > d->size ? -EPERM : 0;
 	rwlock_unlock(&d->lock);
 	if (!err)
@@ -187,12 +187,12 @@ static int punch_hole(struct tmpfs_data *d, u64 offset, u64 len)
 		data_zero_allocated(d, offset, first - offset);
 		data_zero_allocated(d, last, end - last);
 		if (first < last)
-			err = extent_remove(d, first, last, &removed);
+			err = data_extent_remove(d, first, last, &removed);
 	}
 	rwlock_unlock(&d->lock);
 	if (!ktree_empty(&removed))
 		tmpfs_invalidate(d, first, last, false);
-	extents_release(d, &removed);
+	data_extents_release(d, &removed);
 	return err;
 }
 

@@ -188,7 +188,7 @@ int tmpfs_removexattr(struct inode *inode, const char *name);
 void tmpfs_drop_capability_xattr(struct tmpfs_inode *i);
 void tmpfs_xattrs_free(struct tmpfs_inode *i);
 
-/* ---- extent.c: all under data->lock held for write, except extent_find (read) ---- */
+/* ---- extent.c: all under data->lock held for write, except data_extent_find (read) ---- */
 
 struct extent {
 	struct knode node; /* key: file offset */
@@ -202,20 +202,20 @@ static inline u64 extent_end(const struct extent *e)
 }
 
 /* The extent that holds `off`, or the first one after it; NULL when none. */
-struct extent *extent_find(struct tmpfs_data *d, u64 off);
+struct extent *data_extent_find(struct tmpfs_data *d, u64 off);
 /* Puts [off, off+len) -> mem into the tree (a hole there), merging with neighbours. Takes the range's
  * reference and its charge. 0 or -ENOMEM (then both stay the caller's). */
-int extent_insert(struct tmpfs_data *d, u64 off, u64 len, u64 mem);
+int data_extent_insert(struct tmpfs_data *d, u64 off, u64 len, u64 mem);
 /*
  * Takes all of [start, end) (page-aligned) out of the tree and links the
  * removed pieces into *removed, which the caller releases whatever the result.
  * 0, or -ENOMEM when an extent had to be cut and there was no memory.
  */
-int extent_remove(struct tmpfs_data *d, u64 start, u64 end, struct ktree *removed);
+int data_extent_remove(struct tmpfs_data *d, u64 start, u64 end, struct ktree *removed);
 /* Drops references and charges of removed pieces. No lock needed. */
-void extents_release(struct tmpfs_data *d, struct ktree *removed);
+void data_extents_release(struct tmpfs_data *d, struct ktree *removed);
 /* The memory file offset right behind the page before `off`, as an allocation hint; 0 none. */
-u64 extent_hint(struct tmpfs_data *d, u64 off);
+u64 data_extent_hint(struct tmpfs_data *d, u64 off);
 
 /* ---- data.c ---- */
 

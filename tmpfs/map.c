@@ -53,7 +53,7 @@ static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 wan
 
 	rwlock_rdlock(&d->lock);
 	if (page < d->size) {
-		e = extent_find(d, page);
+		e = data_extent_find(d, page);
 		if (e && e->node.key <= page) {
 			fill_translation(d, e, want_start, want_end, ret);
 			rwlock_unlock(&d->lock);
@@ -65,7 +65,7 @@ static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 wan
 	rwlock_wrlock(&d->lock);
 	if (page >= d->size)
 		goto out;
-	e = extent_find(d, page);
+	e = data_extent_find(d, page);
 	if (!e || e->node.key > page) {
 		limit = MIN(want_end, page_up_nofail(d->size));
 		if (e)
@@ -75,7 +75,7 @@ static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 wan
 		if (n < 0)
 			goto out;
 		d->fault_next = page + (u64)n;
-		e = extent_find(d, page);
+		e = data_extent_find(d, page);
 	}
 	fill_translation(d, e, want_start, want_end, ret);
 	n = 0;
