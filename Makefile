@@ -36,10 +36,12 @@ $(foreach m,$(MODULES),$(eval $(call module,$(m))))
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALLFLAGS) -c -o $@ $<
+	@echo "  CC    $<"
+	@$(CC) $(ALLFLAGS) -c -o $@ $<
 $(BUILD)/%.o: %.S
 	@mkdir -p $(@D)
-	$(CC) $(ALLFLAGS) -c -o $@ $<
+	@echo "  CC    $<"
+	@$(CC) $(ALLFLAGS) -c -o $@ $<
 
 clean:
 	rm -rf build

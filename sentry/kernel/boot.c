@@ -8,7 +8,6 @@
 #include "sentry/futex/futex.h"
 #include "sentry/kernel/supervise.h"
 #include "sentry/proc/procfs.h"
-#include "sentry/task/pid.h"
 #include "sentry/tty/host_tty.h"
 #include "sentry/tty/tty.h"
 #include "tmpfs/tmpfs.h"
@@ -309,9 +308,9 @@ static int exit_code_of_error(int err)
 
 static struct nsproxy *first_namespaces(struct boot *b)
 {
-	struct nsproxy *ns = nsproxy_new(b->mounts, b->kernel.hostname);
+	struct uts_ns *uts = uts_ns_new(b->kernel.hostname, "(none)");
 
-	return ns;
+	return uts ? nsproxy_new(mount_ns_get(b->mounts), uts) : NULL;
 }
 
 /* Starts the first program. 0 and a referenced init group, or an exit code > 0. */
@@ -343,13 +342,12 @@ static int start_guest(struct boot *b)
 	path_put(&cwd);
 	if (err < 0)
 		return exit_code_of_error(err);
+	b->kernel.console = b->tty ? host_tty_tty(b->tty) : NULL;
 	err = task_spawn_init(&b->kernel, prog.mm, fs, fds, ns, prog.cred, &prog.regs, prog.comm, &init);
 	if (err < 0) {
 		boot_error(err, NULL, "cannot start the first task");
 		return EXIT_OURS;
 	}
-	if (b->tty)
-		tty_attach_session(host_tty_tty(b->tty), init->tg);
 	task_put(init);
 	return 0;
 }

@@ -463,11 +463,190 @@ static void test_random_host_refusals(void **state)
 	fake.fail_map_every = fake.fail_unmap_every = 0;
 }
 
+
+/* ---- the host kernel as the oracle of results ---- */
+
+#define HOST_BASE 0x30000000UL
+#define HOST_PAGES 64
+
+static u64 odd_addr(void)
+{
+	static const u64 strange[] = { 0, 1, 4096, 0x7ffffffff000, 0x7ffffffff001, ~0UL, ~0xfffUL,
+				       1UL << 63 };
+
+	if (rnd(40) == 0)
+		return strange[rnd(ARRAY_SIZE(strange))];
+	return HOST_BASE + rnd(HOST_PAGES) * PAGE_SIZE + (rnd(20) ? 0 : rnd(PAGE_SIZE));
+}
+
+static u64 odd_len(u64 addr)
+{
+	static const u64 strange[] = { 0, 1, 4095, 4097, 0x7ffffffff000, 0x800000000000, ~0UL,
+				       ~0xfffUL, 1UL << 63 };
+	u64 pages = 1 + rnd(12), room;
+
+	if (rnd(25) == 0)
+		return strange[rnd(ARRAY_SIZE(strange))];
+	room = addr >= HOST_BASE && addr < HOST_BASE + HOST_PAGES * PAGE_SIZE ?
+		       (HOST_BASE + HOST_PAGES * PAGE_SIZE - page_down(addr)) / PAGE_SIZE :
+		       1;
+	return MIN(pages, room) * PAGE_SIZE - (rnd(20) ? 0 : rnd(PAGE_SIZE));
+}
+
+static s64 host(long r)
+{
+	return r == -1 ? -errno : r;
+}
+
+/* Would the call reach what the test itself lives on? */
+static bool outside(u64 addr, u64 len)
+{
+	return addr < HOST_BASE || len > HOST_PAGES * PAGE_SIZE ||
+	       addr + len > HOST_BASE + HOST_PAGES * PAGE_SIZE;
+}
+
+static void compare_maps(struct mm *mm)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	struct mm_vma_info info;
+	char line[512], perms[8];
+	u64 start, end, at = HOST_BASE;
+
+	while (fgets(line, sizeof(line), f)) {
+		assert_int_equal(sscanf(line, "%lx-%lx %4s", &start, &end, perms), 3);
+		if (end <= HOST_BASE || start >= HOST_BASE + HOST_PAGES * PAGE_SIZE)
+			continue;
+		assert_true(mm_vma_at_or_after(mm, at, false, &info));
+		if (info.start != start || info.end != end)
+			print_error("host %lx-%lx, mm %lx-%lx\n", start, end, info.start, info.end);
+		assert_int_equal(info.start, start);
+		assert_int_equal(info.end, end);
+		assert_int_equal(info.prot & PROT_READ ? 'r' : '-', perms[0]);
+		assert_int_equal(info.prot & PROT_WRITE ? 'w' : '-', perms[1]);
+		assert_int_equal(info.prot & PROT_EXEC ? 'x' : '-', perms[2]);
+		at = end;
+	}
+	fclose(f);
+	assert_false(mm_vma_at_or_after(mm, at, false, &info));
+}
+
+static void host_step(struct mm *mm)
+{
+	static const int prots[] = { 0, 1, 2, 3, 4, 5, 7, 0x8, 0x10, 0x1000000, 0x2000000, 0x3000000,
+				     0x1000003 };
+	static const int advices[] = { 0,  1,  2,  3,  4,  8,  9,  10, 11, 14, 15, 16, 17, 18,
+				       19, 20, 21, 24, 5,	 99, -1 };
+	static const int msyncs[] = { 0, 1, 2, 4, 5, 6, 8 };
+	u64 addr = odd_addr(), len = odd_len(addr), to = odd_addr(), new_len = odd_len(to);
+	int arg = 0, flags;
+	s64 want = 0, got = 0;
+	const char *what = "";
+
+	switch (rnd(7)) {
+	case 0:
+	case 1: {
+		struct mm_mmap_args a = { .addr = addr, .len = len, .limits = no_limits };
+
+		what = "mmap";
+		a.prot = prots[rnd(7)];
+		a.flags = MAP_ANONYMOUS | MAP_NORESERVE |
+			  (rnd(4) ? MAP_FIXED : MAP_FIXED_NOREPLACE);
+		arg = rnd(30) ? MAP_PRIVATE : (int)rnd(4) & ~MAP_SHARED;
+		a.flags |= arg;
+		if (addr + len >= addr && outside(addr, len) && addr < 1UL << 48 && len < 1UL << 48)
+			return;
+		want = host((long)mmap((void *)addr, len, a.prot, a.flags, -1, 0));
+		got = mm_mmap(mm, &a);
+		break;
+	}
+	case 2:
+		what = "munmap";
+		if (addr + len >= addr && outside(addr, len) && addr < 1UL << 48 && len < 1UL << 48)
+			return;
+		want = host(munmap((void *)addr, len));
+		got = mm_munmap(mm, addr, len);
+		break;
+	case 3:
+		what = "mprotect";
+		arg = prots[rnd(ARRAY_SIZE(prots))];
+		if (outside(addr, len) && len < 1UL << 48 && addr < 1UL << 48 && len)
+			return;
+		want = host(mprotect((void *)addr, len, arg));
+		got = mm_mprotect(mm, addr, len, arg, &no_limits);
+		break;
+	case 4:
+		what = "mremap";
+		flags = rnd(3) ? MREMAP_MAYMOVE | MREMAP_FIXED : 0;
+		if (rnd(4) == 0)
+			flags |= MREMAP_DONTUNMAP;
+		if (rnd(20) == 0)
+			flags |= 8;
+		arg = flags;
+		if (rnd(3) == 0 || (flags & MREMAP_DONTUNMAP))
+			new_len = len;
+		/* A move of several vmas in one call is Linux 6.17's; it may not be everywhere. */
+		if ((flags & MREMAP_FIXED) && new_len == len)
+			return;
+		if (!(flags & MREMAP_FIXED) && outside(addr, new_len) && new_len < 1UL << 47)
+			return;
+		if (outside(addr, len) || ((flags & MREMAP_FIXED) && outside(to, new_len)))
+			return;
+		want = host((long)mremap((void *)addr, len, new_len, flags, to));
+		got = mm_mremap(mm, addr, len, new_len, flags, to, &no_limits);
+		break;
+	case 5:
+		what = "madvise";
+		arg = advices[rnd(ARRAY_SIZE(advices))];
+		if (outside(addr, len) && addr + len >= addr && len)
+			return;
+		want = host(madvise((void *)addr, len, arg));
+		got = mm_madvise(mm, addr, len, arg, &no_limits);
+		break;
+	case 6:
+		if (outside(addr, len))
+			return;
+		if (rnd(2)) {
+			what = "msync";
+			arg = msyncs[rnd(ARRAY_SIZE(msyncs))];
+			want = host(msync((void *)addr, len, arg));
+			got = mm_msync(mm, addr, len, arg);
+		} else {
+			u8 hv[HOST_PAGES + 2], mv[HOST_PAGES + 2];
+
+			what = "mincore";
+			memset(hv, 0, sizeof(hv));
+			want = host(mincore((void *)addr, len, hv));
+			got = mm_mincore(mm, addr, len, mv);
+		}
+		break;
+	}
+	if (want != got)
+		print_error("%s(%lx, %lx, to %lx, %lx, %x): host %ld, mm %ld\n", what, addr, len, to,
+			    new_len, arg, want, got);
+	assert_int_equal(got, want);
+}
+
+static void test_results_as_host(void **state)
+{
+	for (unsigned seed = 1; seed <= 10; seed++) {
+		begin();
+		srandom(seed);
+		for (int i = 0; i < 20000; i++) {
+			host_step(procs[0].mm);
+			if (i % 50 == 0)
+				compare_maps(procs[0].mm);
+		}
+		munmap((void *)HOST_BASE, HOST_PAGES * PAGE_SIZE);
+		end();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_random_host_refusals),
+		cmocka_unit_test(test_results_as_host),
 	};
 
 	setvbuf(stdout, NULL, _IONBF, 0);
