@@ -134,7 +134,7 @@ static int zygote_attempt(struct platform *p, const struct platform_config *conf
 	if (ret < 0)
 		goto fail;
 	ret = -EAGAIN;
-	if (vdso.start < STUB_TASK_MAX && vdso.end > STUB_AREA)
+	if (vdso.start < STUB_SLOTS_END && vdso.end > STUB_AREA)
 		goto fail;
 	if (move)
 		plan_move(&boot, &vdso);
