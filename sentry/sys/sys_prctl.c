@@ -58,7 +58,7 @@ static s64 get_name(struct task *t, const u64 a[6])
 	char name[TASK_COMM_LEN] = { 0 };
 
 	mutex_lock(&t->lock);
-	strncpy(name, t->comm, sizeof(name) - 1);
+	memcpy(name, t->comm, sizeof(name) - 1);
 	mutex_unlock(&t->lock);
 	return copy_out(t, ua(a[1]), name, sizeof(name));
 }
