@@ -304,9 +304,18 @@ int platform_as_map_zero(struct platform_as *as, u64 addr, u64 len, int prot)
 
 int platform_as_unmap(struct platform_as *as, u64 addr, u64 len)
 {
-	struct platform_op op = { .kind = PLATFORM_OP_UNMAP, .addr = addr, .len = len };
+	const struct platform_vdso *v = &as->platform->vdso;
+	struct platform_op ops[2] = { { .kind = PLATFORM_OP_UNMAP, .addr = addr, .len = len } };
+	size_t n = 1;
 
-	return platform_as_batch(as, &op, 1);
+	/* "Everything" does not mean the vdso, where the host did not let us move it. */
+	if (len <= STUB_AREA && addr < v->start && addr + len > v->end) {
+		ops[0].len = v->start - addr;
+		ops[1] = (struct platform_op){ .kind = PLATFORM_OP_UNMAP, .addr = v->end,
+					       .len = addr + len - v->end };
+		n = 2;
+	}
+	return platform_as_batch(as, ops, n);
 }
 
 int platform_as_protect(struct platform_as *as, u64 addr, u64 len, int prot)

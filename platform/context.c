@@ -125,6 +125,11 @@ int platform_context_new(struct platform_as *as, struct platform_context **ret)
 
 	if (!ctx)
 		return -ENOMEM;
+	ctx->xbuf = malloc(XSTATE_BUF_SIZE);
+	if (!ctx->xbuf) {
+		free(ctx);
+		return -ENOMEM;
+	}
 	list_init(&ctx->node);
 	ctx->as = platform_as_get(as);
 	ctx->platform = as->platform;

@@ -156,6 +156,10 @@ struct retired_thread {
 
 /* ---- contexts ---- */
 
+/* More than any XSAVE area that a kernel hands out (AMX: 11 KiB). */
+#define XSTATE_BUF_SIZE (32 * 1024)
+
+
 struct platform_context {
 	struct platform_as *as;	 /* immutable, a reference */
 	struct platform *platform;
@@ -176,8 +180,8 @@ struct platform_context {
 	int spin_penalty;
 	u64 handle_ns;	      /* moving average: how long the sentry has its turn */
 	u64 last_stop_ns;
-	void *xbuf;	      /* ptrace: register set buffer */
-	size_t xbuf_size;
+	void *xbuf;	      /* XSTATE_BUF_SIZE, scratch for extended state */
+	size_t xbuf_size;     /* ptrace: what the kernel's register set takes */
 };
 
 #endif

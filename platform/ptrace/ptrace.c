@@ -24,7 +24,6 @@
 #define TRAP_PAGE_FAULT 14
 #define PF_WRITE 2
 #define PF_EXEC 16
-#define XBUF_MAX (64 * 1024)
 
 static bool is_stop(int status)
 {
@@ -67,16 +66,11 @@ static int ptrace_context_start(struct platform_context *ctx)
 		if (ret < 0)
 			goto hostile;
 	}
-	ctx->xbuf = malloc(XBUF_MAX);
-	if (!ctx->xbuf) {
-		ret = -ENOMEM;
-		goto hostile;
-	}
 	return 0;
 hostile:
 	as_kill_nowait(as);
 	host_wait_tid(ctx->tid, 0, &status);
-	return ret == -ENOMEM ? ret : -ESRCH;
+	return -ESRCH;
 }
 
 static void ptrace_context_stop(struct platform_context *ctx)
@@ -104,7 +98,7 @@ static void ptrace_wake_dead(struct platform_context *ctx)
 
 static ssize_t read_xstate(struct platform_context *ctx)
 {
-	ssize_t n = host_ptrace_getregset(ctx->tid, NT_X86_XSTATE, ctx->xbuf, XBUF_MAX);
+	ssize_t n = host_ptrace_getregset(ctx->tid, NT_X86_XSTATE, ctx->xbuf, XSTATE_BUF_SIZE);
 
 	if (n > 0)
 		ctx->xbuf_size = (size_t)n;

@@ -47,12 +47,16 @@ static ucontext_t *frame(struct platform_context *ctx)
 	return (ucontext_t *)(ctx->mem + ctx->uc);
 }
 
-/* The offset that the stub reports, if a frame can be there. */
+/*
+ * The offset that the stub reports, if a frame can be there: within the pages
+ * at the slot's end that are committed, where the kernel's frame always is
+ * unless the guest moves its stack pointer into its slot.
+ */
 static bool frame_check(struct platform_context *ctx)
 {
 	u32 uc = *(volatile u32 *)&ctx->shared->uc;
 
-	if (uc < PAGE_SIZE || uc > STUB_SLOT_SIZE - FRAME_SIZE || uc % 8 != 0)
+	if (uc < STUB_SLOT_SIZE - ctx->platform->control.frame_size || uc > STUB_SLOT_SIZE - FRAME_SIZE || uc % 8 != 0)
 		return false;
 	ctx->uc = uc;
 	return true;
@@ -65,7 +69,7 @@ static u32 xstate_offset(struct platform_context *ctx)
 	u64 addr = *(volatile u64 *)&frame(ctx)->uc_mcontext.fpregs;
 	u64 offset = addr - ctx->stub_addr;
 
-	if (offset < PAGE_SIZE || offset > STUB_SLOT_SIZE - format->extended_size || offset % 64 != 0)
+	if (offset < STUB_SLOT_SIZE - ctx->platform->control.frame_size || offset > STUB_SLOT_SIZE - format->extended_size || offset % 64 != 0)
 		return 0;
 	return (u32)offset;
 }
@@ -95,11 +99,8 @@ static int seccomp_context_start(struct platform_context *ctx)
 	u32 fp = (STUB_SLOT_SIZE - format->extended_size) & ~63U;
 	u32 uc = (fp - (u32)FRAME_SIZE) & ~15U;
 	ucontext_t *f;
-	void *init = malloc(format->size);
 
-	if (!init)
-		return -ENOMEM; /* the thread sleeps on; the slot is given to its successor */
-	platform_init_xstate(init, format->size);
+	platform_init_xstate(ctx->xbuf, format->size);
 	ctx->uc = uc;
 	f = frame(ctx);
 	memset(f, 0, UC_SIGINFO);
@@ -107,8 +108,7 @@ static int seccomp_context_start(struct platform_context *ctx)
 	f->uc_stack.ss_sp = (void *)(ctx->stub_addr + PAGE_SIZE);
 	f->uc_stack.ss_size = STUB_SLOT_SIZE - PAGE_SIZE;
 	*(u64 *)&f->uc_mcontext.fpregs = ctx->stub_addr + fp;
-	xstate_store(ctx, fp, init);
-	free(init);
+	xstate_store(ctx, fp, ctx->xbuf);
 	return 0;
 }
 
@@ -129,17 +129,13 @@ static int seccomp_set_xstate(struct platform_context *ctx, const void *buf, siz
 {
 	const struct xstate_format *format = &ctx->platform->xstate;
 	u32 offset = xstate_offset(ctx);
-	u8 *area;
 
 	if (offset == 0)
 		return -ESRCH;
-	area = calloc(1, format->size);
-	if (!area)
-		return -ENOMEM;
-	memcpy(area, buf, size);
-	xstate_sanitise(format, area, format->size);
-	xstate_store(ctx, offset, area);
-	free(area);
+	memset(ctx->xbuf, 0, format->size);
+	memcpy(ctx->xbuf, buf, size);
+	xstate_sanitise(format, ctx->xbuf, format->size);
+	xstate_store(ctx, offset, ctx->xbuf);
 	return 0;
 }
 

@@ -53,7 +53,7 @@ int xstate_probe(struct xstate_format *ret)
 	if (!probe.seen || probe.sw.magic1 != FP_XSTATE_MAGIC1 ||
 	    probe.sw.xstate_size < LEGACY_SIZE + HEADER_SIZE ||
 	    probe.sw.extended_size < probe.sw.xstate_size + FP_XSTATE_MAGIC2_SIZE ||
-	    probe.sw.extended_size > STUB_SLOT_SIZE / 2)
+	    probe.sw.extended_size > XSTATE_BUF_SIZE / 2)
 		return -EOPNOTSUPP; /* a host without XSAVE */
 	ret->size = probe.sw.xstate_size;
 	ret->extended_size = probe.sw.extended_size;
