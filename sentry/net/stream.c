@@ -620,6 +620,7 @@ void stream_release(struct socket *s)
 		stream_close(e, true);
 		socket_put(e);
 	}
-	stream_close(s, false);
+	/* SO_LINGER with no time: a reset instead of an orderly end. */
+	stream_close(s, !is_unix(s) && s->linger_on && s->linger_s == 0);
 	socket_wake(s, END_EVENTS | EPOLL_ROOM);
 }
