@@ -258,6 +258,8 @@ static void group_dead_locked(struct task *t, struct reap *ret)
 	struct kernel *k = t->kernel;
 
 	tg->zombie = true;
+	if (tg->pgrp->session->leader == tg)
+		tg->pgrp->session->leader = NULL;
 	own_pgrp_orphaned(tg);
 	waitq_wake(&tg->exit_waitq, EPOLLIN);
 	if (tg == k->init)

@@ -75,8 +75,11 @@ struct nsproxy *nsproxy_new(struct mount_ns *mnt, struct uts_ns *uts)
 {
 	struct nsproxy *ns = calloc(1, sizeof(*ns));
 
-	if (!ns)
+	if (!ns) {
+		mount_ns_put(mnt);
+		uts_ns_put(uts);
 		return NULL;
+	}
 	refs_init(&ns->refs, "nsproxy");
 	ns->mnt = mnt;
 	ns->uts = uts;
@@ -102,7 +105,7 @@ int nsproxy_unshare(struct nsproxy *ns, u64 flags, struct fs_context *fs, struct
 {
 	struct mount_ns *mnt = NULL;
 	struct uts_ns *uts = NULL;
-	struct nsproxy *n = NULL;
+	struct nsproxy *n;
 	int r = 0;
 
 	if (flags & CLONE_NEWNS) {
@@ -121,13 +124,13 @@ int nsproxy_unshare(struct nsproxy *ns, u64 flags, struct fs_context *fs, struct
 	} else {
 		uts = uts_ns_get(ns->uts);
 	}
-	if (uts)
-		n = nsproxy_new(mnt, uts);
-	if (!n) {
+	if (!uts) {
 		mount_ns_put(mnt);
-		uts_ns_put(uts);
 		return -ENOMEM;
 	}
+	n = nsproxy_new(mnt, uts);
+	if (!n)
+		return -ENOMEM;
 	*ret = n;
 	return 0;
 }

@@ -76,6 +76,8 @@ bool ptrace_wait_stop_locked(struct task *tracee, bool consume, siginfo_t *ret);
 bool ptrace_seccomp_event(struct task *t, u16 data);
 /* TF is to be set for the next switch. */
 bool ptrace_stepping(struct task *t);
+/* PTRACE_MODE_ATTACH: may t look into and change target? 0 or -EPERM. No lock held. */
+int ptrace_may_access(struct task *t, struct task *target);
 int ptrace_tracer_tid(struct task *t); /* 0: none */
 
 #endif

@@ -310,7 +310,7 @@ void task_exec_commit(struct task *t, struct mm *mm, const struct user_regs_stru
 		      const char *comm, const struct cred *cred);
 /* Snapshot of credentials; a reference. */
 const struct cred *task_get_cred(struct task *t);
-/* nsproxy with one namespace replaced; takes the references. NULL: no memory. */
+/* A set of namespaces; takes the references, on failure too. NULL: no memory. */
 struct nsproxy *nsproxy_new(struct mount_ns *mnt, struct uts_ns *uts);
 struct uts_ns *uts_ns_new(const char *nodename, const char *domainname);
 struct uts_ns *uts_ns_get(struct uts_ns *u);
