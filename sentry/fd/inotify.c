@@ -13,9 +13,16 @@
 #define CHILD_EVENTS                                                                     \
 	(IN_ACCESS | IN_MODIFY | IN_ATTRIB | IN_CLOSE | IN_OPEN | IN_MOVE | IN_CREATE | IN_DELETE)
 
+/* struct inotify_event without its name, which follows padded */
+struct event_head {
+	s32 wd;
+	u32 mask, cookie, len;
+};
+_Static_assert(sizeof(struct event_head) == sizeof(struct inotify_event), "ABI");
+
 struct event {
 	struct list node;
-	struct inotify_event ev; /* len: padded name length */
+	struct event_head ev;
 	char name[];
 };
 
@@ -78,7 +85,7 @@ static void queue_event(struct inotify *in, int wd, u32 mask, u32 cookie, const 
 	e = calloc(1, sizeof(*e) + len);
 	if (!e)
 		return;
-	e->ev = (struct inotify_event){ .wd = wd, .mask = mask, .cookie = cookie, .len = (u32)len };
+	e->ev = (struct event_head){ .wd = wd, .mask = mask, .cookie = cookie, .len = (u32)len };
 	if (len)
 		strcpy(e->name, name);
 	list_push_back(&in->events, &e->node);

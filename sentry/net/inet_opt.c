@@ -96,7 +96,7 @@ static void put_out(void *val, u32 *len, const void *src, u32 size)
 
 static int tcp_info_state(struct socket *s)
 {
-	switch (s->state) {
+	switch (atomic_load(&s->state)) {
 	case SOCK_CONNECTED:
 		if ((s->shut & SHUT_BOTH) == SHUT_BOTH)
 			return 7; /* TCP_CLOSE */

@@ -80,7 +80,7 @@ static int tcp_join(struct socket *s, struct task *t, bool nonblock)
 static int tcp_connect_state(struct socket *s)
 {
 	MUTEX_GUARD(&s->lock);
-	switch (s->state) {
+	switch (atomic_load(&s->state)) {
 	case SOCK_CONNECTED:
 		if (s->in.connect_pending) {
 			s->in.connect_pending = false;
