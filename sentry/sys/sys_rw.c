@@ -9,8 +9,6 @@
 #define RWF_NOAPPEND 0x20
 #endif
 #define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND | RWF_NOAPPEND)
-/* A datagram must reach the file in one piece; a stream may be cut. */
-#define WHOLE_LIMIT (256UL << 10)
 
 static void signal_self(struct task *t, int sig)
 {
@@ -83,17 +81,21 @@ s64 sys_rw_iov(struct task *t, struct file *f, const struct sys_iov *iov, const 
 			      .iov = iov,
 			      .write = rw->write,
 			      .positioned = rw->offset,
-			      .whole = S_ISSOCK(f->inode->type) && iov->total <= WHOLE_LIMIT,
+			      .whole = f->ops->whole_io && f->ops->whole_io(f),
 			      .flags = rw->flags,
 			      .offset = rw->offset ? *rw->offset : 0,
 			      .limit = rw->write ? task_rlimit(t, RLIMIT_FSIZE) : 0 };
 	u32 events = rw->write ? POLL_OUT_EVENTS : POLL_IN_EVENTS;
+	u64 timeout = f->ops->io_timeout ? f->ops->io_timeout(f, rw->write) : 0;
+	u64 deadline = timeout ? clock_monotonic_ns() + timeout : NO_DEADLINE;
 	s64 n;
 
 	for (;;) {
 		n = transfer_try(&x);
 		if (n == -EAGAIN && !nonblock)
-			n = task_block_on(t, vfs_waitq(f), events, false, NO_DEADLINE, transfer_try, &x);
+			n = task_block_on(t, vfs_waitq(f), events, false, deadline, transfer_try, &x);
+		if (n == -ERESTARTSYS && timeout)
+			n = -EINTR;
 		if (n <= 0)
 			break;
 		x.done += (size_t)n;
