@@ -97,7 +97,6 @@ static const struct filter_row rows[] = {
 	ROW(epoll_ctl, ANY, "watcher of inherited descriptors"),
 	ROW(epoll_create1, ANY, "watcher of inherited descriptors"),
 	ROW(eventfd2, ANY, "completion counter of a stub's mapper, wake-ups of service threads"),
-	ROW(pipe2, ANY, "completion channel of a stub's mapper"),
 	ROW(nanosleep, ANY, "bounded back-off"),
 	ROW(clock_nanosleep, ANY, "bounded back-off"),
 	ROW(clock_gettime, ANY, "CPU clocks of stubs; where the vDSO does not answer"),
@@ -119,9 +118,8 @@ static const struct filter_row rows[] = {
 	ROW(sigaltstack, ANY, "thread end"),
 	ROW(tgkill, ANY, "interrupt a stub thread, wake the main thread, abort"),
 	ROW(kill, ANY, "end a stub"),
-	ROW(pidfd_send_signal, ANY, "end a stub"),
 	ROW(wait4, ANY, "reap stubs; ptrace stops"),
-	ROW(waitid, ANY, "reap stubs"),
+	ROW(waitid, ANY, "ptrace: is a killed thread gone"),
 	ROW(restart_syscall, ANY, "a wait interrupted by a stop of the whole process"),
 	ROW(sched_yield, ANY, "spinning politely"),
 	ROW(sched_getaffinity, ANY, "libc's count of processors"),
@@ -132,7 +130,8 @@ static const struct filter_row rows[] = {
 	ROW(getrandom, ANY, "randomness for the guest"),
 	/* channels */
 	ROW(sendmsg, ANY, "descriptors for a new stub"),
-	ROW(recvmsg, ANY, "the zygote's answers, notifications"),
+	ROW(recvfrom, ANY, "the zygote's answers"),
+	ROW(pidfd_open, ANY, "notice a stub's death"),
 	ROW(ptrace, PTRACE_ONLY, "the ptrace platform"),
 };
 
