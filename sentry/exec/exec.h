@@ -15,8 +15,8 @@
  *	task_exec_commit(t, result.mm, &result.regs, result.comm, result.cred);
  *	exec_free(e);
  *
- * The result's mm and cred are references for the caller. The mm has no user
- * yet (mm_user_get is for who installs it).
+ * The result's mm (with its first user) and cred are references for the caller,
+ * who passes them on to task_exec_commit or task_spawn_init.
  */
 #ifndef MINISENTRY_SENTRY_EXEC_EXEC_H
 #define MINISENTRY_SENTRY_EXEC_EXEC_H

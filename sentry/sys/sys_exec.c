@@ -1,28 +1,20 @@
 /* execve, execveat. */
 #include "base/log.h"
 #include "sentry/exec/exec.h"
-#include "sentry/futex/futex.h"
 #include "sentry/signal/signal.h"
 #include "sentry/sys/handlers.h"
-#include "sentry/time/timers.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The old program's traces that a new one must not see; the task is alone in its group. */
+/* What task_exec_commit does not know of. */
 static void leave_old_program(struct task *t, const struct exec_result *res)
 {
-	futex_release(t);
-	futex_clear_child_tid(t);
-	group_timers_exec(t->tg);
-	if (res->secure || res->cred->euid != t->cred->euid || res->cred->egid != t->cred->egid)
+	if (res->secure)
 		t->pdeath_signal = 0;
-	t->keep_caps = false;
 	t->misc.personality = res->personality;
-	t->altstack = (stack_t){ .ss_flags = SS_DISABLE };
-	t->rseq = ua(0);
-	t->rseq_len = t->rseq_sig = 0;
+	atomic_store(&t->tg->membarrier, 0);
 }
 
 /* From a complete request on. */
@@ -49,7 +41,6 @@ static s64 exec_request_run(struct task *t, const struct exec_request *req)
 	}
 	leave_old_program(t, &res);
 	task_exec_commit(t, res.mm, &res.regs, res.comm, res.cred);
-	atomic_store(&t->futex_released, 0);
 	return 0;
 }
 

@@ -1,165 +1,189 @@
-/* System V shared memory calls, over sentry/ipc/shm.h. */
+/* SysV shared memory: shmget, shmat, shmdt, shmctl over sentry/ipc. */
 #include "sentry/ipc/shm.h"
 #include "sentry/sys/handlers.h"
-
+#include <linux/capability.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/ipc.h>
 #include <sys/mman.h>
 
-#ifndef SHM_STAT_ANY
-#define SHM_STAT_ANY 15
-#endif
+#define SHM_STAT_ANY_CMD 15
+#define NAME_PREFIX "/SYSV"
 
-/* The kernel's table, made on first use; NULL: no memory. */
-static struct shm_table *table(struct task *t)
+static struct shm_table *table_of(struct kernel *k)
 {
-	struct shm_table *old = atomic_load(&t->kernel->shm), *made;
+	struct shm_table *table = atomic_load(&k->shm), *none = NULL;
 
-	if (old)
-		return old;
-	made = shm_table_new();
-	if (!made || atomic_compare_exchange_strong(&t->kernel->shm, &old, made))
-		return made;
-	shm_table_free(made);
-	return old;
+	if (table)
+		return table;
+	table = shm_table_new();
+	if (table == NULL || atomic_compare_exchange_strong(&k->shm, &none, table))
+		return table;
+	shm_table_free(table);
+	return none;
 }
 
 s64 sys_shmget(struct task *t, const u64 a[6])
 {
-	int flags = (int)a[2];
+	struct shm_table *table = table_of(t->kernel);
+	struct shm_info use;
 
-	if (!table(t))
+	if (table == NULL)
 		return -ENOMEM;
-	if (flags & SHM_HUGETLB) /* as a machine whose huge page pool is empty */
-		return -ENOMEM;
-	return shm_get(table(t), t->kernel->internal_tmpfs, (int)a[0], a[1], flags, t->cred, t->tg->tgid);
+	if ((int)a[2] & SHM_HUGETLB)
+		return -ENOMEM; /* no huge pages */
+	/* Segments stay without a process: together they are held to the guest's memory. */
+	shm_totals(table, &use);
+	if (((int)a[2] & IPC_CREAT || (int)a[0] == IPC_PRIVATE) && a[1] <= INT64_MAX &&
+	    use.shm_tot + a[1] / PAGE_SIZE > t->kernel->memory_limit / PAGE_SIZE)
+		return -ENOSPC;
+	return shm_get(table, t->kernel->internal_tmpfs, (int)a[0], a[1], (int)a[2], t->cred, t->tg->tgid);
+}
+
+static int attach_args(u64 addr, int flags, struct mm_mmap_args *args)
+{
+	args->prot = PROT_READ | (flags & SHM_RDONLY ? 0 : PROT_WRITE) | (flags & SHM_EXEC ? PROT_EXEC : 0);
+	args->max_prot = (u8)(PROT_READ | PROT_EXEC | (flags & SHM_RDONLY ? 0 : PROT_WRITE));
+	args->flags = MAP_SHARED;
+	if (addr == 0)
+		return flags & SHM_REMAP ? -EINVAL : 0;
+	if (!page_aligned(addr)) {
+		if (!(flags & SHM_RND))
+			return -EINVAL;
+		addr = page_down(addr);
+		if (addr == 0 && (flags & SHM_REMAP))
+			return -EINVAL;
+	}
+	args->addr = addr;
+	args->flags |= flags & SHM_REMAP ? MAP_FIXED : MAP_FIXED_NOREPLACE;
+	return 0;
 }
 
 s64 sys_shmat(struct task *t, const u64 a[6])
 {
-	int flags = (int)a[2];
-	bool read_only = flags & SHM_RDONLY;
-	struct mm_mmap_args m = { .flags = MAP_SHARED, .prot = PROT_READ };
+	struct shm_table *table = table_of(t->kernel);
+	struct mm_mmap_args args = { 0 };
 	struct shm_segment *s;
-	char name[40];
+	int flags = (int)a[2];
+	char name[32];
 	s64 r;
 
-	m.addr = a[1];
-	if (!table(t))
+	if (table == NULL)
 		return -ENOMEM;
-	if (m.addr && !page_aligned(m.addr)) {
-		if (!(flags & SHM_RND))
-			return -EINVAL;
-		m.addr = page_down(m.addr);
-	}
-	if ((flags & SHM_REMAP) && !m.addr)
-		return -EINVAL;
-	r = shm_find(table(t), (int)a[0], t->cred, !read_only, &s);
+	r = attach_args(a[1], flags, &args);
+	if (r == 0)
+		r = shm_find(table, (int)a[0], t->cred, !(flags & SHM_RDONLY), &s);
 	if (r < 0)
 		return r;
-	if (m.addr)
-		m.flags |= flags & SHM_REMAP ? MAP_FIXED : MAP_FIXED | MAP_FIXED_NOREPLACE;
-	m.prot |= (read_only ? 0 : PROT_WRITE) | (flags & SHM_EXEC ? PROT_EXEC : 0);
-	m.max_prot = PROT_READ | PROT_EXEC | (read_only ? 0 : PROT_WRITE);
-	m.len = page_up_nofail(shm_size(s));
-	m.mappable = shm_mappable(s);
-	snprintf(name, sizeof(name), "/SYSV%08x (deleted)", (u32)shm_key(s));
-	m.name = name;
-	task_mm_limits(t, &m.limits);
-	r = mm_mmap(t->mm, &m);
-	if (r == -EEXIST)
-		r = -EINVAL;
+	snprintf(name, sizeof(name), NAME_PREFIX "%08x (deleted)", (u32)shm_key(s));
+	args.len = shm_size(s);
+	args.mappable = shm_mappable(s);
+	args.name = name;
+	task_mm_limits(t, &args.limits);
+	r = mm_mmap(t->mm, &args);
 	if (r >= 0)
 		shm_touched(s, t->tg->tgid, true);
 	shm_put(s);
-	return r;
+	return r == -EEXIST ? -EINVAL : r;
 }
 
-/* The vma is a piece of the segment attached at `base`. */
-static bool attached_at(const struct mm_vma_info *v, u64 base)
+/* Is v a part of the segment that was attached at start? */
+static bool part_of_attach(const struct mm_vma_info *v, u64 start, const struct mm_vma_info *first)
 {
-	return !strncmp(v->name, "/SYSV", 5) && v->start - v->offset == base;
+	return strncmp(v->name, NAME_PREFIX, strlen(NAME_PREFIX)) == 0 && v->shared && v->start >= start &&
+	       v->start - start == v->offset && v->ino == first->ino && v->dev_minor == first->dev_minor;
 }
 
 s64 sys_shmdt(struct task *t, const u64 a[6])
 {
-	struct mm_vma_info v;
-	struct shm_segment *s = NULL;
-	u64 addr = a[0], end;
+	struct shm_table *table = table_of(t->kernel);
+	struct mm_vma_info *v, *first;
+	struct shm_segment *s;
+	u64 start = a[0];
 	s64 r = -EINVAL;
 
-	if (!page_aligned(addr) || !table(t))
+	if (table == NULL || !page_aligned(start))
 		return -EINVAL;
-	if (!mm_vma_at_or_after(t->mm, addr, false, &v) || v.start < addr || !attached_at(&v, addr))
-		return -EINVAL;
-	if (shm_find(table(t), (int)v.ino, t->cred, false, &s) == 0) {
-		end = addr + page_up_nofail(shm_size(s));
-	} else {
-		s = NULL; /* marked for removal and not ours to look up: the pieces tell */
-		end = UINT64_MAX;
-	}
-	for (u64 at = v.start; at < end && mm_vma_at_or_after(t->mm, at, false, &v); at = v.end) {
-		u64 start = MAX(v.start, at);
-
-		if (start >= end || !attached_at(&v, addr)) {
-			if (end == UINT64_MAX || start >= end)
-				break;
-			continue;
+	v = malloc(2 * sizeof(*v));
+	if (v == NULL)
+		return -ENOMEM;
+	first = v + 1;
+	if (!mm_vma_at_or_after(t->mm, start, false, first) || first->start != start ||
+	    !part_of_attach(first, start, first))
+		goto out;
+	r = 0;
+	/* What splits have left of the mapping, as far as it reaches. */
+	*v = *first;
+	while (r == 0 && part_of_attach(v, start, first)) {
+		if (shm_find(table, (int)first->ino, t->cred, false, &s) == 0) {
+			shm_touched(s, t->tg->tgid, false);
+			shm_put(s);
 		}
-		r = mm_munmap(t->mm, v.start, v.end - v.start);
-		if (r < 0)
+		r = mm_munmap(t->mm, v->start, v->end - v->start);
+		if (!mm_vma_at_or_after(t->mm, v->end, false, v))
 			break;
 	}
-	if (s && !r)
-		shm_touched(s, t->tg->tgid, false);
-	shm_put(s);
+out:
+	free(v);
 	return r;
 }
 
-static s64 limits_out(struct task *t, uaddr buf)
+static s64 stat_out(struct task *t, struct shm_table *table, int id, int cmd, uaddr buf)
 {
-	struct shminfo info = { .shmmax = INT64_MAX - PAGE_SIZE * 2,
-				.shmmin = 1,
-				.shmmni = SHM_SEGMENTS_MAX,
-				.shmseg = SHM_SEGMENTS_MAX,
-				.shmall = INT64_MAX >> PAGE_SHIFT };
-	struct shm_info totals;
-	int highest = shm_totals(table(t), &totals);
+	struct shmid_ds ds;
+	int r = shm_stat(table, id, cmd != IPC_STAT, cmd == SHM_STAT_ANY_CMD, t->cred, &ds);
 
-	return copy_out(t, buf, &info, sizeof(info)) < 0 ? -EFAULT : highest;
+	if (r >= 0 && copy_out(t, buf, &ds, sizeof(ds)) < 0)
+		return -EFAULT;
+	return r;
+}
+
+static s64 info_out(struct task *t, struct shm_table *table, int cmd, uaddr buf)
+{
+	struct shminfo limits = { .shmmax = ~0UL >> 1,
+				  .shmmin = 1,
+				  .shmmni = SHM_SEGMENTS_MAX,
+				  .shmseg = SHM_SEGMENTS_MAX,
+				  .shmall = t->kernel->memory_limit / PAGE_SIZE };
+	struct shm_info use;
+	int highest = shm_totals(table, &use), r;
+
+	r = cmd == IPC_INFO ? copy_out(t, buf, &limits, sizeof(limits)) : copy_out(t, buf, &use, sizeof(use));
+	return r < 0 ? r : highest;
 }
 
 s64 sys_shmctl(struct task *t, const u64 a[6])
 {
-	int id = (int)a[0], cmd = (int)a[1] & ~0x100 /* IPC_64 */;
-	struct shm_info totals;
+	struct shm_table *table = table_of(t->kernel);
+	int id = (int)a[0], cmd = (int)a[1];
+	struct shm_segment *s;
 	struct shmid_ds ds;
-	s64 r;
+	int r;
 
-	if (!table(t))
+	if (table == NULL)
 		return -ENOMEM;
 	switch (cmd) {
-	case IPC_RMID: return shm_remove(table(t), id, t->cred);
-	case IPC_SET:
-		if (copy_in(t, &ds, ua(a[2]), sizeof(ds)) < 0)
-			return -EFAULT;
-		return shm_set(table(t), id, t->cred, &ds);
 	case IPC_STAT:
 	case SHM_STAT:
-	case SHM_STAT_ANY:
-		r = shm_stat(table(t), id, cmd != IPC_STAT, cmd == SHM_STAT_ANY, t->cred, &ds);
-		if (r >= 0 && copy_out(t, ua(a[2]), &ds, sizeof(ds)) < 0)
-			r = -EFAULT;
-		return r;
-	case IPC_INFO: return limits_out(t, ua(a[2]));
+	case SHM_STAT_ANY_CMD:
+		return stat_out(t, table, id, cmd, ua(a[2]));
+	case IPC_INFO:
 	case SHM_INFO:
-		r = shm_totals(table(t), &totals);
-		return copy_out(t, ua(a[2]), &totals, sizeof(totals)) < 0 ? -EFAULT : r;
+		return info_out(t, table, cmd, ua(a[2]));
+	case IPC_SET:
+		r = copy_in(t, &ds, ua(a[2]), sizeof(ds));
+		return r < 0 ? r : shm_set(table, id, t->cred, &ds);
+	case IPC_RMID:
+		return shm_remove(table, id, t->cred);
 	case SHM_LOCK:
 	case SHM_UNLOCK:
-		/* Guest memory is never swapped by us: only the id and the right to ask are checked. */
-		return shm_stat(table(t), id, false, false, t->cred, &ds);
-	default: return -EINVAL;
+		/* Guest memory is not swapped by us: nothing to lock, but the right to is checked. */
+		r = shm_find(table, id, t->cred, false, &s);
+		if (r < 0)
+			return r == -EACCES ? -EPERM : r;
+		shm_put(s);
+		return cred_capable(t->cred, CAP_IPC_LOCK) ? 0 : -EPERM;
+	default:
+		return -EINVAL;
 	}
 }
