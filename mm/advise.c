@@ -71,6 +71,9 @@ static int new_flags(const struct vma *v, int advice, u32 *ret)
 	u32 f = v->flags;
 
 	switch (advice) {
+	case MADV_NORMAL: f &= ~(u32)(VMA_RANDOM | VMA_SEQUENTIAL); break;
+	case MADV_RANDOM: f = (f | VMA_RANDOM) & ~(u32)VMA_SEQUENTIAL; break;
+	case MADV_SEQUENTIAL: f = (f | VMA_SEQUENTIAL) & ~(u32)VMA_RANDOM; break;
 	case MADV_DONTFORK: f |= VMA_DONTFORK; break;
 	case MADV_DOFORK: f &= ~(u32)VMA_DONTFORK; break;
 	case MADV_DONTDUMP: f |= VMA_DONTDUMP; break;

@@ -202,7 +202,9 @@ int mm_populate(struct mm *mm, u64 start, u64 end, bool for_write, bool respect_
 			err = -ENOMEM;
 		} else if (v->flags & VMA_RESERVED) {
 			start = MIN(v->end, end);
-		} else if (!access_allowed(v, respect_prot && for_write, false)) {
+		} else if (respect_prot && !(v->prot & (for_write ? PROT_WRITE : PROT_READ))) {
+			err = -EINVAL;
+		} else if (!v->prot) {
 			err = -EFAULT;
 		} else {
 			bool write = for_write ||

@@ -141,9 +141,6 @@ static u32 flags_of(const struct mm *mm, const struct mm_mmap_args *a)
 /* Everything that can be said without the locks. *ret_len: page-aligned. */
 static int check_args(const struct mm *mm, const struct mm_mmap_args *a, u64 *ret_len)
 {
-	int type = a->flags & MAP_TYPE;
-	bool anon = !a->mappable || (a->flags & MAP_ANONYMOUS);
-
 	if (!a->len)
 		return -EINVAL;
 	if (!page_up(a->len, ret_len))
@@ -164,7 +161,14 @@ static int check_args(const struct mm *mm, const struct mm_mmap_args *a, u64 *re
 	} else if (*ret_len > mm->max) {
 		return -ENOMEM;
 	}
-	if (anon) {
+	return 0;
+}
+
+static int check_type(const struct mm_mmap_args *a)
+{
+	int type = a->flags & MAP_TYPE;
+
+	if (!a->mappable || (a->flags & MAP_ANONYMOUS)) {
 		if (type != MAP_PRIVATE && (type != MAP_SHARED || !a->mappable))
 			return -EINVAL;
 		if (type == MAP_SHARED && (a->flags & MAP_GROWSDOWN))
@@ -248,6 +252,9 @@ static s64 map_locked(struct mm_op *op, const struct mm_mmap_args *a, struct vma
 		if (err < 0)
 			return a->flags & MAP_LOCKED ? err : -EAGAIN;
 	}
+	err = check_type(a);
+	if (err < 0)
+		return err;
 	if (!mm_may_expand(mm, &a->limits, v->prot, v->flags, len,
 			   bytes_mapped(mm, v->start, v->end)))
 		return -ENOMEM;

@@ -174,7 +174,8 @@ static int check_vma(const struct mm *mm, const struct remap *r, const struct vm
 		return -EFAULT;
 	if (!r->old_len && !(v->flags & VMA_SHARED))
 		return -EINVAL;
-	if (r->old_len > v->end - r->old)
+	/* What a shrinking remap cuts off may belong to other vmas. */
+	if (MIN(r->old_len, r->new_len) > v->end - r->old)
 		return -EFAULT;
 	if (r->new_len <= r->old_len)
 		return 0;
@@ -187,18 +188,13 @@ static int check_vma(const struct mm *mm, const struct remap *r, const struct vm
 	return mm_may_expand(mm, r->limits, v->prot, v->flags, grow, 0) ? 0 : -ENOMEM;
 }
 
-static int remap_fixed(struct mm_op *op, struct remap *r)
+/* Moves one vma's part to a fixed place, unmapping what is there. */
+static int move_to(struct mm_op *op, struct remap *r)
 {
 	struct mm *mm = op->mm;
 	struct vma *v;
 	int err;
 
-	if (!page_aligned(r->new) || r->new_len > mm->max || r->new > mm->max - r->new_len)
-		return -EINVAL;
-	if (r->old + r->old_len > r->new && r->new + r->new_len > r->old)
-		return -EINVAL;
-	if (r->new < mm->min)
-		return -EPERM;
 	if (mm->vmas.count >= MM_MAX_VMAS - 3)
 		return -ENOMEM;
 	err = check_vma(mm, r, vma_set_find(&mm->vmas, r->old));
@@ -219,6 +215,37 @@ static int remap_fixed(struct mm_op *op, struct remap *r)
 	return move(op, r, v);
 }
 
+/* Since Linux 6.17 a move without a change of size takes all vmas of the range, holes between them too. */
+static int move_all(struct mm_op *op, struct remap *r)
+{
+	u64 end = r->old + r->old_len, pos = r->old;
+	struct vma *v = vma_set_find(&op->mm->vmas, pos);
+	u64 populate_from = 0;
+
+	if (!v)
+		return -EFAULT;
+	for (; v && v->start < end; v = vma_set_seek(&op->mm->vmas, pos)) {
+		struct remap one = *r;
+		int err;
+
+		one.old = MAX(pos, v->start);
+		pos = MIN(end, v->end);
+		one.new = r->new + (one.old - r->old);
+		one.old_len = one.new_len = pos - one.old;
+		err = move_to(op, &one);
+		if (err < 0)
+			return err;
+		if (one.populate_to) {
+			populate_from = populate_from ? populate_from : one.populate_from;
+			r->populate_from = populate_from;
+			r->populate_to = one.populate_to;
+		}
+		if (pos >= end)
+			break;
+	}
+	return 0;
+}
+
 static s64 remap_locked(struct mm_op *op, struct remap *r)
 {
 	struct mm *mm = op->mm;
@@ -226,17 +253,17 @@ static s64 remap_locked(struct mm_op *op, struct remap *r)
 	int err;
 
 	if (r->flags & MREMAP_FIXED) {
-		err = remap_fixed(op, r);
+		err = r->new < mm->min		  ? -EPERM :
+		      r->old_len == r->new_len ? move_all(op, r) :
+						 move_to(op, r);
 		return err < 0 ? err : (s64)r->new;
 	}
 	v = vma_set_find(&mm->vmas, r->old);
 	if (!v || (v->flags & VMA_RESERVED))
 		return -EFAULT;
 	if (!(r->flags & MREMAP_DONTUNMAP) && r->old_len >= r->new_len && r->new_len) {
-		if (r->old_len == r->new_len) {
-			err = check_vma(mm, r, v);
-			return err < 0 ? err : (s64)r->old;
-		}
+		if (r->old_len == r->new_len)
+			return (s64)r->old;
 		err = mm_unmap_range(op, r->old + r->new_len, r->old + r->old_len);
 		return err < 0 ? err : (s64)r->old;
 	}
@@ -256,24 +283,45 @@ static s64 remap_locked(struct mm_op *op, struct remap *r)
 	return err < 0 ? err : (s64)r->new;
 }
 
+/* check_mremap_params of Linux; rounds the lengths up. */
+static int check_params(const struct mm *mm, struct remap *r)
+{
+	if (r->flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP))
+		return -EINVAL;
+	if (!page_aligned(r->old))
+		return -EINVAL;
+	/* Linux's PAGE_ALIGN wraps around to zero. */
+	r->old_len = page_up_nofail(r->old_len);
+	r->new_len = page_up_nofail(r->new_len);
+	if (!r->new_len || r->new_len > mm->max)
+		return -EINVAL;
+	if (!(r->flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)))
+		return 0;
+	if (!page_aligned(r->new) || r->new > mm->max - r->new_len || !(r->flags & MREMAP_MAYMOVE))
+		return -EINVAL;
+	if ((r->flags & MREMAP_DONTUNMAP) && r->old_len != r->new_len)
+		return -EINVAL;
+	if (r->old + r->old_len > r->new && r->new + r->new_len > r->old)
+		return -EINVAL;
+	return 0;
+}
+
 s64 mm_mremap(struct mm *mm, u64 old, u64 old_len, u64 new_len, int flags, u64 new_addr,
 	      const struct mm_limits *limits)
 {
-	struct remap r = { .old = old, .new = new_addr, .flags = flags, .limits = limits };
+	struct remap r = {
+		.old = old,
+		.old_len = old_len,
+		.new = new_addr,
+		.new_len = new_len,
+		.flags = flags,
+		.limits = limits,
+	};
 	struct mm_op op;
-	s64 ret;
+	s64 ret = check_params(mm, &r);
 
-	if (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP))
-		return -EINVAL;
-	if ((flags & MREMAP_FIXED) && !(flags & MREMAP_MAYMOVE))
-		return -EINVAL;
-	if ((flags & MREMAP_DONTUNMAP) && (!(flags & MREMAP_MAYMOVE) || old_len != new_len))
-		return -EINVAL;
-	if (!page_aligned(old) || !page_up(old_len, &r.old_len) || !page_up(new_len, &r.new_len) ||
-	    !r.new_len)
-		return -EINVAL;
-	if (r.new_len > mm->max || r.old_len > mm->max)
-		return r.new_len > mm->max ? -EINVAL : -EFAULT;
+	if (ret < 0)
+		return ret;
 	if (old >= mm->max || r.old_len > mm->max - old)
 		return -EFAULT;
 	mm_op_begin(mm, &op);

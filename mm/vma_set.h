@@ -26,6 +26,8 @@ enum {
 	VMA_NORESERVE = 1 << 10,
 	VMA_RESERVED = 1 << 11, /* vdso: not ours to map or unmap */
 	VMA_HEAP = 1 << 12,	/* made by brk; merges only with its like */
+	VMA_RANDOM = 1 << 13, /* MADV_RANDOM, MADV_SEQUENTIAL: only remembered */
+	VMA_SEQUENTIAL = 1 << 14,
 };
 
 /* An immutable, shared name: a file's path, or what PR_SET_VMA_ANON_NAME gave. */
