@@ -33,7 +33,7 @@ bool elf_exec_stack(const Elf64_Ehdr *h, const Elf64_Phdr *ph);
 int elf_prot(u32 p_flags);
 
 /* "#!" line: pointers into buf, which is cut into strings. -ENOEXEC when it is none, or its interpreter
- * name does not end within size bytes. buf[size] must exist. */
+ * name does not end (by blank, newline or NUL) within size bytes. buf[size] must exist. */
 struct script_line {
 	char *interpreter;
 	char *argument; /* NULL: none */

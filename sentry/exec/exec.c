@@ -177,7 +177,7 @@ static int follow_script(struct exec *e, u8 *buf, size_t len, char **script)
 	int r;
 
 	memcpy(line, buf, MIN(len, (size_t)EXEC_SCRIPT_LINE));
-	r = script_parse(line, MIN(len, (size_t)EXEC_SCRIPT_LINE), &s);
+	r = script_parse(line, EXEC_SCRIPT_LINE, &s); /* zeros after a short file */
 	if (r < 0)
 		return r;
 	strings[count++] = s.interpreter;
