@@ -236,9 +236,10 @@ static void *stream_writer(void *arg)
 	unsigned seed = 1;
 
 	while (pos < STREAM_BYTES) {
-		size_t n = MIN(1 + (size_t)rand_r(&seed) % sizeof(buf), STREAM_BYTES - pos);
+		size_t n = 1 + (size_t)rand_r(&seed) % sizeof(buf);
 		ssize_t r;
 
+		n = MIN(n, STREAM_BYTES - pos);
 		for (size_t i = 0; i < n; i++)
 			buf[i] = (u8)((pos + i) * 31 >> 5);
 		r = put(f, buf, n);
