@@ -17,31 +17,20 @@
 
 /* ---- executables keep writers out ---- */
 
-static int deny_write(struct inode *inode)
-{
-	int n = atomic_load(&inode->write_count);
-
-	do {
-		if (n > 0)
-			return -ETXTBSY;
-	} while (!atomic_compare_exchange_weak(&inode->write_count, &n, n - 1));
-	return 0;
-}
-
 void exec_exe_get(void *file)
 {
 	struct file *f = file;
 
 	file_get(f);
-	/* Its mm denies writers already, so this cannot meet one. */
-	atomic_fetch_sub(&f->inode->write_count, 1);
+	if (inode_deny_write(f->inode) < 0)
+		PANIC("a running program is open for writing");
 }
 
 void exec_exe_put(void *file)
 {
 	struct file *f = file;
 
-	atomic_fetch_add(&f->inode->write_count, 1);
+	inode_allow_write(f->inode);
 	file_put(f);
 }
 
@@ -82,7 +71,7 @@ static int open_program(const struct walk_context *w, const char *path, u32 walk
 	path_put(&p);
 	if (r < 0)
 		return r;
-	r = deny_write(f->inode);
+	r = inode_deny_write(f->inode);
 	if (r < 0) {
 		file_put(f);
 		return r;
