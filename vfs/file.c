@@ -9,6 +9,10 @@
 #include <string.h>
 #include <sys/inotify.h>
 
+#ifndef RWF_NOAPPEND
+#define RWF_NOAPPEND 0x20 /* newer than this system's headers */
+#endif
+
 void (*vfs_notify_hook)(struct inode *inode, struct inode *parent, const char *name, u32 mask,
 			u32 cookie);
 
@@ -167,7 +171,16 @@ static bool ts_before_or_equal(const struct timespec *a, const struct timespec *
 	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec <= b->tv_nsec);
 }
 
-/* relatime: the access time moves when it is not after the last change, or a day old. */
+void inode_accessed(struct inode *inode)
+{
+	/* A torn read of the times can at worst touch once more or once less. */
+	if (!ts_before_or_equal(&inode->atime, &inode->mtime) &&
+	    !ts_before_or_equal(&inode->atime, &inode->ctime) &&
+	    vfs_now().tv_sec - inode->atime.tv_sec < 24 * 3600)
+		return;
+	inode_touch(inode, ATTR_ATIME);
+}
+
 static void file_accessed(struct file *f)
 {
 	struct inode *inode = f->inode;
@@ -180,12 +193,7 @@ static void file_accessed(struct file *f)
 		return;
 	if (inode->type == S_IFDIR && (mflags & MS_NODIRATIME))
 		return;
-	/* A torn read of the times can at worst touch once more or once less. */
-	if (!ts_before_or_equal(&inode->atime, &inode->mtime) &&
-	    !ts_before_or_equal(&inode->atime, &inode->ctime) &&
-	    vfs_now().tv_sec - inode->atime.tv_sec < 24 * 3600)
-		return;
-	inode_touch(inode, ATTR_ATIME);
+	inode_accessed(inode);
 }
 
 static ssize_t do_read(struct file *f, struct kiov *dst, u64 offset, int flags)
@@ -281,7 +289,7 @@ static ssize_t do_write(struct file *f, struct kiov *src, u64 *io_offset, int fl
 {
 	struct inode *inode = f->inode;
 	bool append = inode->type == S_IFREG &&
-		      ((file_flags(f) & O_APPEND) || (flags & RWF_APPEND));
+		      (((file_flags(f) & O_APPEND) && !(flags & RWF_NOAPPEND)) || (flags & RWF_APPEND));
 	u64 offset = *io_offset;
 	ssize_t n;
 	int err;
