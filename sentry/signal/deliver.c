@@ -101,6 +101,7 @@ static struct sighand *default_stop(struct task *t, struct sighand *sh, int sig)
 	if (!tg->stop_pending && !tg->stopped) {
 		tg->stop_pending = true;
 		tg->stop_signal = sig;
+		tg->stop_gen++;
 		list_for_each(i, &tg->tasks, group_node)
 			if (i != t)
 				task_kick(i);
@@ -146,11 +147,11 @@ static int next_handled(struct task *t, siginfo_t *info, struct k_sigaction *act
 			sh = sighand_lock(tg);
 			continue;
 		}
-		if (ptrace_trap_pending(t) || (t->ptrace && (tg->stop_pending || tg->stopped))) {
+		if (ptrace_trap_pending(t) || ptrace_stop_unseen(t)) {
 			sh = ptrace_do_trap(t, sh);
 			continue;
 		}
-		if (tg->stop_pending || tg->stopped) {
+		if (!t->ptrace && (tg->stop_pending || tg->stopped)) {
 			signal_group_stop(t, sh);
 			sh = sighand_lock(tg);
 			continue;
@@ -259,7 +260,8 @@ static void run_handler(struct task *t, int sig, const siginfo_t *info, const st
 	if (!(act->flags & SA_NODEFER))
 		mask |= sigbit(sig);
 	signal_set_mask(t, mask);
-	ptrace_handler_entered(t);
+	if (t->ptrace)
+		ptrace_handler_entered(t);
 }
 
 static bool call_was_interrupted(const struct task *t)

@@ -31,8 +31,8 @@ void signal_recalc_locked(struct task *t)
 {
 	struct thread_group *tg = t->tg;
 	bool pending = ((t->pending.set | tg->pending.set) & ~t->sigmask) || atomic_load(&t->killed) ||
-		       tg->group_exiting || tg->stop_pending || tg->stopped || tg->cont_notify ||
-		       ptrace_trap_pending(t);
+		       tg->group_exiting || tg->cont_notify || ptrace_trap_pending(t) ||
+		       (t->ptrace ? ptrace_stop_unseen(t) : tg->stop_pending || tg->stopped);
 
 	atomic_store(&t->sig_pending, pending);
 }
@@ -90,8 +90,14 @@ static void continue_group(struct thread_group *tg)
 	tg->stopped = tg->stop_pending = false;
 	tg->notify_stopped = false;
 	tg->notify_continued = true;
-	list_for_each(t, &tg->tasks, group_node)
+	list_for_each(t, &tg->tasks, group_node) {
+		/* A listening tracer hears of the end of the stop by a new trap. */
+		if (t->ptrace && t->ptrace->listening) {
+			t->ptrace->trap_pending = true;
+			ptrace_resume_locked(t, RESUME_CONT, 0);
+		}
 		task_kick(t);
+	}
 }
 
 /* The immediate effects. False: the signal is not queued. */

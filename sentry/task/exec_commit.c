@@ -32,7 +32,7 @@ static struct task *become_leader_locked(struct task *t)
 	if (old == t)
 		return NULL;
 	ASSERT(mine && mine->task == t && lead && lead->task == old);
-	ptrace_unlink_later_locked(old);
+	ptrace_unlink_locked(old);
 	sh = sighand_lock(tg);
 	list_del(&old->group_node);
 	tg->leader = t;
@@ -53,6 +53,7 @@ int task_exec_kill_others(struct task *t)
 	struct sighand *sh = sighand_lock(tg);
 	bool alone = false;
 
+	t->pre_exec_tid = t->tid;
 	if (atomic_load(&t->killed) || tg->group_exiting || tg->exec_task) {
 		sighand_unlock(sh);
 		return -EINTR;
@@ -186,4 +187,6 @@ void task_exec_commit(struct task *t, struct mm *mm, const struct user_regs_stru
 	tg->did_exec = true;
 	tg->exit_signal = SIGCHLD;
 	mutex_unlock(&t->kernel->tasklist_lock);
+	if (t->ptrace)
+		ptrace_exec(t);
 }

@@ -270,7 +270,7 @@ static void group_dead_locked(struct task *t, struct reap *ret)
 			return; /* the real parent hears of it when the tracer has */
 	}
 	if (notify_parent_exit_locked(tg)) {
-		ptrace_unlink_later_locked(tg->leader);
+		ptrace_unlink_locked(tg->leader);
 		thread_group_reap_locked(tg, ret);
 	}
 }
@@ -285,6 +285,11 @@ static void exit_notify(struct task *t)
 	bool last;
 
 	mutex_lock(&k->tasklist_lock);
+	while (ptrace_release_one_locked(t, &self)) {
+		mutex_unlock(&k->tasklist_lock);
+		reap_put(&self);
+		mutex_lock(&k->tasklist_lock);
+	}
 	for (;;) {
 		/* Whoever is the last to come here finishes the group. */
 		last = tg->present_count == 1;
@@ -297,7 +302,6 @@ static void exit_notify(struct task *t)
 		mutex_lock(&k->tasklist_lock);
 	}
 	tg->present_count--;
-	ptrace_release_tracees_locked(t);
 	k->pids->tasks--;
 	atomic_store(&t->state, TASK_ZOMBIE);
 	if (t != tg->leader) {

@@ -15,34 +15,48 @@
 
 #include "sentry/task/task.h"
 
-enum ptrace_resume { RESUME_CONT, RESUME_SYSCALL, RESUME_STEP, RESUME_SYSEMU };
+enum ptrace_resume { RESUME_CONT, RESUME_SYSCALL, RESUME_STEP, RESUME_SYSEMU, RESUME_SYSEMU_STEP };
+
+/* The vector state, saved by the tracee when it stops, put back when it goes on. */
+struct ptrace_xstate {
+	u8 *data;
+	size_t size;
+	bool changed;
+};
 
 struct ptrace_state {
 	struct task *tracee;   /* immutable */
-	struct task *tracer;   /* tasklist: holds a reference */
+	struct task *tracer;   /* immutable; no reference: it unlinks its tracees when it exits */
 	struct list node;      /* tasklist: tracer->tracees */
 	/* tracee's sighand */
 	u32 options;	       /* PTRACE_O_* */
 	bool seized;
-	bool trap_pending;     /* stop as soon as possible: PTRACE_INTERRUPT, PTRACE_SEIZE on a stopped group */
+	bool trap_pending;     /* stop as soon as possible: PTRACE_INTERRUPT, a new seized child */
 	bool listening;	       /* PTRACE_LISTEN */
 	bool stopped;	       /* in ptrace_stop, may be resumed */
 	bool stop_waitable;    /* wait4 has not reported this stop */
+	bool killed;	       /* PTRACE_KILL */
 	int stop_code;	       /* si_status of the stop: sig | event << 8 */
 	u64 message;	       /* PTRACE_GETEVENTMSG */
 	siginfo_t info;	       /* of the stop */
-	int inject;	       /* signal given with the resume request */
-	u64 ended_stops;       /* counts, so that a stop knows its end */
 	enum ptrace_resume resume;
-	/* What PTRACE_GET_SYSCALL_INFO says: PTRACE_SYSCALL_INFO_*. */
-	u8 syscall_op;
+	u8 syscall_op;	       /* PTRACE_SYSCALL_INFO_* of the stop */
+	u16 seccomp_data;
+	struct ptrace_xstate *xstate; /* while stopped: on the tracee's stack */
 };
 
-/* Sighand held. */
+/* Sighand held, for all three. */
 static inline bool ptrace_trap_pending(struct task *t)
 {
 	return t->ptrace && t->ptrace->trap_pending;
 }
+/* The group stops and t, a tracee, has not reported that stop. */
+static inline bool ptrace_stop_unseen(struct task *t)
+{
+	return t->ptrace && (t->tg->stop_pending || t->tg->stopped) && t->stop_seen != t->tg->stop_gen;
+}
+/* Ends t's stop. */
+void ptrace_resume_locked(struct task *t, enum ptrace_resume how, int sig);
 /* Both are called and return with t's sighand locked; the lock is given up while stopped. */
 struct sighand *ptrace_do_trap(struct task *t, struct sighand *sh);
 /* A dequeued signal: the tracer may change or cancel it (*sig = 0). */
@@ -57,19 +71,19 @@ void ptrace_event(struct task *t, int event, u64 message);
 bool ptrace_event_enabled(struct task *t, int event);
 /* A new child of a traced parent is traced as well when the parent's options say so. tasklist held. */
 void ptrace_inherit_locked(struct task *parent, struct task *child, int event);
-/* exec: the event, or the SIGTRAP of old. old_tid: before a non-leader took the leader's. */
-void ptrace_exec(struct task *t, int old_tid);
-/* Exit: lets go of its tracees. tasklist held. */
-void ptrace_release_tracees_locked(struct task *t);
-/* Ends the tracing of t (detach, its own death). tasklist held; returns what must be put later. */
-struct task *ptrace_unlink_locked(struct task *t);
+/* exec: the event, or the SIGTRAP of old. */
+void ptrace_exec(struct task *t);
+struct reap;
+/* Exit: lets go of one of t's tracees; false: there are none left. tasklist held; ret for a later reap_put. */
+bool ptrace_release_one_locked(struct task *t, struct reap *ret);
+/* Starts and ends the tracing of t. tasklist held. -EPERM: traced already; -ENOMEM. */
+int ptrace_link_locked(struct task *tracer, struct task *t, u32 options, bool seized);
+void ptrace_unlink_locked(struct task *t);
 /* A traced task's exit is reported to its tracer, which then reaps it. tasklist held for all four. */
 bool ptrace_reports_exit_locked(struct task *t);
 void ptrace_notify_exit_locked(struct task *t);
 /* The tracer is not in the real parent's group. */
 bool ptrace_foreign_tracer_locked(struct task *t);
-/* Unlinks a dying task; the tracer's reference is put by a later task_put of t. */
-void ptrace_unlink_later_locked(struct task *t);
 /* wait4: what a tracee of `tracer` has to report; see wait.c. */
 bool ptrace_wait_stop_locked(struct task *tracee, bool consume, siginfo_t *ret);
 /* seccomp's SECCOMP_RET_TRACE: false without a tracer that wants it. */

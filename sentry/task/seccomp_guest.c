@@ -24,6 +24,9 @@
 
 /* As in Linux, each filter counts a little more than its instructions. */
 #define FILTER_PENALTY 4
+#ifndef SYS_SECCOMP
+#define SYS_SECCOMP 1
+#endif
 #ifndef SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 #define SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV (1UL << 5)
 #endif

@@ -130,6 +130,7 @@ struct thread_group {
 	/* job control; sighand */
 	bool stop_pending, stopped;
 	int stop_signal;
+	u32 stop_gen;		      /* counts stops */
 	bool notify_stopped, notify_continued; /* for wait4 WUNTRACED / WCONTINUED */
 	struct waitq child_waitq;     /* woken on any child's change of state */
 	struct waitq exit_waitq;      /* woken when this group becomes a zombie: pidfds (EPOLLIN) */
@@ -217,6 +218,9 @@ struct task {
 	int exit_code;		   /* wait status of this task */
 	struct ptrace_state *ptrace;   /* tasklist and sighand to write: NULL unless traced */
 	struct list tracees;	   /* tasklist: ptrace_state.node of those whom this task traces */
+	int ptrace_inject;	   /* sighand: signal that the tracer gave with its resume */
+	u32 stop_seen;		   /* sighand: the group stop (tg->stop_gen) that a tracee has reported */
+	int pre_exec_tid;	   /* own: number before exec made it the leader */
 	struct seccomp_filter *seccomp; /* lock; guest's own filters, sentry/task/seccomp_guest.h */
 	_Atomic u32 seccomp_mode;
 

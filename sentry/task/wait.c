@@ -106,7 +106,7 @@ static enum look look_child(struct task *t, const struct wait_request *q, struct
 			return LOOK_EXISTS;
 		fill_exit(tg, tg->leader, thread_group_status_locked(tg), r);
 		if (!(q->options & WNOWAIT)) {
-			ptrace_unlink_later_locked(tg->leader);
+			ptrace_unlink_locked(tg->leader);
 			thread_group_reap_locked(tg, reap);
 		}
 		return LOOK_FOUND;
@@ -149,7 +149,7 @@ static bool look_dead_tracee(struct task *t, const struct wait_request *q, struc
 	fill_exit(tg, x, leader ? thread_group_status_locked(tg) : x->exit_code, r);
 	if (q->options & WNOWAIT)
 		return true;
-	ptrace_unlink_later_locked(x);
+	ptrace_unlink_locked(x);
 	if (!leader)
 		reap->leader = task_unhash_locked(x);
 	else if (notify_parent_exit_locked(tg))
