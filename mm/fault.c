@@ -180,7 +180,7 @@ static s64 populate_step(struct mm *mm, struct vma *v, u64 page, u64 end, bool w
 	}
 	to = MIN(p->end, end);
 	if (p->owned) {
-		err = pgalloc_commit(pgalloc_of(p->file), pma_subrange(p, page, to));
+		err = pgalloc_populate(pgalloc_of(p->file), pma_subrange(p, page, to));
 		if (err < 0)
 			return -ENOMEM;
 	}

@@ -56,7 +56,7 @@ static void update(struct avl_node *n)
 	v->high = v->end;
 	v->gap = 0;
 	if (l) {
-		v->low = MIN(l->low, start);
+		v->low = l->low;
 		v->gap = MAX(l->gap, distance(l->high, start));
 	}
 	if (r) {
@@ -143,32 +143,42 @@ struct vma *vma_prev(const struct vma *v)
 	return of(avl_prev(&v->node));
 }
 
-/* Searches [low, high), whose vmas are all in the subtree n. */
-static bool find(const struct avl_node *n, const struct gap_query *q, u64 low, u64 high, u64 *ret)
+/*
+ * Searches [low, high), whose vmas are all in the subtree n. `limit` is where
+ * the last gap ends: below high when what follows has a guard gap. (As in
+ * Linux, a guard gap reaches down to the next vma at most.)
+ */
+static bool find(const struct avl_node *n, const struct gap_query *q, u64 low, u64 high, u64 limit,
+		 u64 *ret)
 {
 	struct vma *v = of(n);
+	u64 before;
 
 	if (high <= low || high - low < q->len)
 		return false;
 	if (!v) {
-		u64 start = q->top_down ? (high - q->len) & ~(q->align - 1) :
-					  (low + q->align - 1) & ~(q->align - 1);
+		u64 start;
 
-		if (start < low || start > high - q->len)
+		if (limit <= low || limit - low < q->len)
+			return false;
+		start = q->top_down ? (limit - q->len) & ~(q->align - 1) :
+				      (low + q->align - 1) & ~(q->align - 1);
+		if (start < low || start > limit - q->len)
 			return false;
 		*ret = start;
 		return true;
 	}
-	if (v->gap < q->len && distance(low, v->low) < q->len && distance(v->high, high) < q->len)
+	if (v->gap < q->len && distance(low, v->low) < q->len && distance(v->high, limit) < q->len)
 		return false;
+	before = MIN(high, vma_guarded_start(v));
 	if (q->top_down)
-		return find(n->right, q, MAX(low, v->end), high, ret) ||
-		       find(n->left, q, low, MIN(high, vma_guarded_start(v)), ret);
-	return find(n->left, q, low, MIN(high, vma_guarded_start(v)), ret) ||
-	       find(n->right, q, MAX(low, v->end), high, ret);
+		return find(n->right, q, MAX(low, v->end), high, limit, ret) ||
+		       find(n->left, q, low, MIN(high, v->start), before, ret);
+	return find(n->left, q, low, MIN(high, v->start), before, ret) ||
+	       find(n->right, q, MAX(low, v->end), high, limit, ret);
 }
 
 bool vma_set_find_gap(const struct vma_set *s, const struct gap_query *q, u64 *ret_start)
 {
-	return find(s->root.top, q, q->low, q->high, ret_start);
+	return find(s->root.top, q, q->low, q->high, q->high, ret_start);
 }

@@ -46,7 +46,7 @@ struct vma_reg;
 struct vma {
 	struct avl_node node;
 	u64 start, end; /* changed only through the set */
-	/* augmented: lowest (guarded) start, highest end and largest inner gap of the subtree */
+	/* augmented: the first one's guarded start, the last one's end and the largest inner gap of the subtree */
 	u64 low, high, gap;
 
 	u8 prot, max_prot;
