@@ -386,7 +386,8 @@ static int dir_iterate(struct file *f, struct dir_emit *e, u64 *pos)
 	struct knode *n;
 	u64 limit;
 
-	rwlock_rdlock(&inode->dir_lock);
+	/* Nested: an overlay lists its upper layer with its own directory locked. */
+	rwlock_rdlock_nested(&inode->dir_lock);
 	if (*pos == 0 || !f->private)
 		f->private = (void *)(uintptr_t)dir->next_cookie;
 	limit = (u64)(uintptr_t)f->private;
