@@ -39,7 +39,7 @@ static ssize_t read_zeros(struct file *f, struct kiov *dst, u64 offset, int flag
 
 static ssize_t write_full(struct file *f, struct kiov *src, u64 offset, int flags)
 {
-	return src->remaining ? -ENOSPC : 0;
+	return -ENOSPC;
 }
 
 static int zero_mappable(struct file *f, struct mappable **ret)
@@ -81,7 +81,7 @@ static s64 random_ioctl(struct file *f, u32 cmd, u64 arg)
 		/* the pool is the host's: an administrator may ask, and nothing changes */
 		return cred_capable(current_task->cred, CAP_SYS_ADMIN) ? 0 : -EPERM;
 	default:
-		return -ENOTTY;
+		return -EINVAL;
 	}
 }
 
