@@ -50,7 +50,8 @@ static u64 guest_ino(const struct hostfs *fs, const struct statx *st)
 
 	if (stat_dev(st) == fs->root_dev)
 		return st->stx_ino;
-	return st->stx_ino ^ ((dev * 0x9e3779b97f4a7c15ULL) >> 16 << 40 >> 1);
+	/* Bits 40 to 50: JavaScript keeps 53 bits exactly. */
+	return st->stx_ino ^ ((dev * 0x9e3779b97f4a7c15ULL) >> 54 << 40);
 }
 
 /* ---- the inode table ---- */

@@ -118,6 +118,8 @@ void superblock_drop_root(struct superblock *sb)
 {
 	struct inode *root = sb->root;
 
+	if (root && sb->ops->unmounted)
+		sb->ops->unmounted(sb);
 	sb->root = NULL;
 	inode_put(root);
 }

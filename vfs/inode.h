@@ -158,6 +158,8 @@ struct superblock_ops {
 	int (*sync)(struct superblock *sb); /* may be NULL */
 	/* Frees the struct too; NULL: free(sb). The vfs frees source. */
 	void (*destroy)(struct superblock *sb);
+	/* The last mount is gone, before sb->root is dropped: lets go of inodes that the sb pins. May be NULL. */
+	void (*unmounted)(struct superblock *sb);
 	/* Text after the common options in /proc/mounts, e.g. ",size=64k"; may be NULL. */
 	void (*show_options)(struct superblock *sb, char *dst, size_t size);
 };
