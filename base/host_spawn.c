@@ -233,6 +233,11 @@ ssize_t host_read_text(const char *path, char *buf, size_t size)
 	return (ssize_t)done;
 }
 
+bool host_has_syscall_dispatch(void)
+{
+	return prctl(59 /* PR_SET_SYSCALL_USER_DISPATCH */, 0 /* off */, 0, 0, 0) == 0;
+}
+
 int host_getpid(void)
 {
 	return getpid();

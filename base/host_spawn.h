@@ -33,6 +33,8 @@ int host_epoll_wait_one(int epfd, u64 *ret_data);
 /* Up to size - 1 bytes of a (proc) file, terminated. Length or -errno. */
 ssize_t host_read_text(const char *path, char *buf, size_t size);
 int host_getpid(void);
+/* prctl(PR_SET_SYSCALL_USER_DISPATCH) exists (Linux 5.11). */
+bool host_has_syscall_dispatch(void);
 int host_cpu_count(void); /* this process may run on */
 int host_current_cpu(void);
 

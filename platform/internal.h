@@ -51,8 +51,8 @@ static inline void *control_slot(const struct control *c, u32 slot)
 
 /* ---- filters ---- */
 
-/* Writes the three programs and their stub_prog into the config slot. */
-void filters_write(struct stub_config *config, bool ptrace, bool fsgsbase);
+/* Writes the programs and their stub_prog into the config slot, as config's flags say. */
+void filters_write(struct stub_config *config, const struct stub_header *stub);
 
 /* ---- platform ---- */
 
@@ -86,6 +86,7 @@ struct platform {
 	enum platform_kind kind;	/* immutable */
 	const struct platform_ops *ops; /* immutable */
 	bool fsgsbase;			/* immutable */
+	bool dispatch;			/* immutable: syscall user dispatch confines guest threads */
 	bool spin;			/* immutable */
 	int cpus;			/* immutable */
 	u64 guest_min;			/* immutable */
@@ -103,6 +104,9 @@ struct platform {
 	bool reaper_started;
 	_Atomic int running;		/* contexts that run guest code or spin */
 };
+
+/* For tests: as on a host without syscall user dispatch. */
+extern bool platform_test_no_dispatch;
 
 int zygote_start(struct platform *p, const struct platform_config *config, char *reason,
 		 size_t reason_size);

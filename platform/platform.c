@@ -16,6 +16,8 @@
 /* siginfo, ucontext, red zone and alignment around the extended state in a signal frame. */
 #define FRAME_OVERHEAD 2048
 
+bool platform_test_no_dispatch;
+
 const char *platform_name(enum platform_kind kind)
 {
 	switch (kind) {
@@ -61,7 +63,8 @@ static void config_write(struct platform *p)
 	config->sigmask = ~0ULL;
 	for (size_t i = 0; i < ARRAY_SIZE(unblocked); i++)
 		config->sigmask &= ~(1ULL << (unblocked[i] - 1));
-	filters_write(config, config->ptrace, p->fsgsbase);
+	config->dispatch = p->dispatch;
+	filters_write(config, &p->stub);
 }
 
 static void platform_destroy(struct platform *p)
@@ -85,6 +88,8 @@ static int platform_setup(enum platform_kind kind, const struct platform_config 
 	p->kind = kind;
 	p->ops = kind == PLATFORM_PTRACE ? ptrace_ops() : seccomp_ops();
 	p->fsgsbase = getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE_BIT;
+	p->dispatch = kind == PLATFORM_SECCOMP && host_has_syscall_dispatch() &&
+		      !platform_test_no_dispatch;
 	p->cpus = host_cpu_count();
 	p->spin = config->spin && p->cpus > 1;
 	p->guest_min = min_addr();

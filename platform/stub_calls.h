@@ -1,11 +1,11 @@
 /*
  * platform/stub_calls.h: the host system calls that code in a stub may make.
  *
- * Each role's seccomp filter is generated from this one table, and so are the
- * documentation, `minisentry doctor` and the audit's expectation. Filters
- * stack: a mapper is also under the zygote's filter, a guest thread under all
- * three, so each role's set contains the next one's. What no row allows raises
- * SIGSYS, which is a system call stop for a guest thread and death for the
+ * The seccomp filters are generated from this one table, and so are the
+ * documentation, `minisentry doctor` and the audit's expectation. Either filters
+ * stack (a mapper is also under the zygote's, a guest thread under all three), or
+ * there is one that gives each part of the stub's code its role's rows, and guest
+ * threads are under syscall user dispatch. What no row allows raises SIGSYS, which is a system call stop for a guest thread and death for the
  * others (they block all signals).
  */
 #ifndef MINISENTRY_PLATFORM_STUB_CALLS_H
@@ -28,7 +28,14 @@ struct stub_arg_check {
 	u64 value, limit, mask;
 };
 
-enum stub_call_when { WHEN_ALWAYS, WHEN_SECCOMP, WHEN_PTRACE, WHEN_NO_FSGSBASE };
+enum stub_call_when {
+	WHEN_ALWAYS,
+	WHEN_SECCOMP,
+	WHEN_PTRACE,
+	WHEN_DISPATCH, /* seccomp platform with syscall user dispatch: one filter, by place */
+	WHEN_FILTERS,  /* ptrace, or a host without it: a filter a role */
+	WHEN_NO_FSGSBASE,
+};
 
 struct stub_call {
 	int nr;

@@ -51,6 +51,7 @@
 #define CONFIG_FSGSBASE	    0x04 /* u32 */
 #define CONFIG_SENTRY_PID   0x08 /* u64 */
 #define CONFIG_SIGMASK	    0x10 /* u64, blocked while guest code runs */
+#define CONFIG_DISPATCH     0x18 /* u32: guest threads are under syscall user dispatch */
 #define CONFIG_PROG_ZYGOTE  0x20 /* struct sock_fprog */
 #define CONFIG_PROG_MAPPER  0x30
 #define CONFIG_PROG_GUEST   0x40
@@ -111,6 +112,9 @@ struct stub_header {
 	uint64_t ptrace_ready;	/* rip behind the new ptrace thread's int3 */
 	uint64_t exit_gadget;	/* exit(0) of the calling thread */
 	uint64_t end;
+	/* Code of which only the mapper, or only guest threads, make system calls. */
+	uint64_t mapper_start, mapper_end;
+	uint64_t guest_start, guest_end;
 };
 
 struct stub_prog {
@@ -124,7 +128,8 @@ struct stub_config {
 	uint32_t fsgsbase;
 	uint64_t sentry_pid;
 	uint64_t sigmask;
-	uint64_t pad;
+	uint32_t dispatch;
+	uint32_t pad;
 	struct stub_prog zygote, mapper, guest;
 };
 
@@ -174,6 +179,7 @@ struct stub_reply {
 };
 
 _Static_assert(offsetof(struct stub_config, sigmask) == CONFIG_SIGMASK, "abi");
+_Static_assert(offsetof(struct stub_config, dispatch) == CONFIG_DISPATCH, "abi");
 _Static_assert(offsetof(struct stub_config, sentry_pid) == CONFIG_SENTRY_PID, "abi");
 _Static_assert(offsetof(struct stub_config, zygote) == CONFIG_PROG_ZYGOTE, "abi");
 _Static_assert(offsetof(struct stub_config, mapper) == CONFIG_PROG_MAPPER, "abi");

@@ -175,7 +175,8 @@ static _Noreturn void stub_main(const struct stub_config *config, uint32_t slot)
 	call(__NR_close, STUB_FD_SOCKET, 0, 0);
 	if (map_slot(STUB_CMD, slot) != STUB_CMD)
 		die(8);
-	confine(&config->mapper);
+	if (!config->dispatch)
+		confine(&config->mapper);
 	mapper_main();
 }
 

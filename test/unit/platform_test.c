@@ -70,6 +70,14 @@ static int setup_seccomp(void **state)
 	return 0;
 }
 
+static int setup_filters(void **state)
+{
+	platform_test_no_dispatch = true;
+	setup(PLATFORM_SECCOMP, true);
+	platform_test_no_dispatch = false;
+	return 0;
+}
+
 static int teardown(void **state)
 {
 	platform_free(plat);
@@ -877,7 +885,8 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc > 1 && strcmp(argv[1], "bench") == 0) {
 		cmocka_run_group_tests_name("ptrace", benches, setup_ptrace, teardown);
-		return cmocka_run_group_tests_name("seccomp", benches, setup_seccomp, teardown);
+		cmocka_run_group_tests_name("seccomp", benches, setup_seccomp, teardown);
+		return cmocka_run_group_tests_name("filters", benches, setup_filters, teardown);
 	}
 	if (argc > 2)
 		cmocka_set_test_filter(argv[2]);
@@ -885,6 +894,8 @@ int main(int argc, char **argv)
 		failed += cmocka_run_group_tests_name("ptrace", cases, setup_ptrace, teardown);
 	if (argc <= 1 || strcmp(argv[1], "seccomp") == 0)
 		failed += cmocka_run_group_tests_name("seccomp", cases, setup_seccomp, teardown);
+	if (argc <= 1 || strcmp(argv[1], "filters") == 0)
+		failed += cmocka_run_group_tests_name("seccomp, filters", cases, setup_filters, teardown);
 	if (argc <= 1 || strcmp(argv[1], "single") == 0)
 		failed += cmocka_run_group_tests_name("single", single, NULL, NULL);
 	return failed;

@@ -30,8 +30,11 @@ stub_header:
 	.quad ptrace_ready
 	.quad exit_gadget
 	.quad stub_end
+	.quad mapper_start, mapper_end
+	.quad guest_start, guest_end
 
 	.text
+mapper_start:
 /* mapper_main: this address space's mapper. Signals blocked, filter F0 in force. Never returns. */
 	.globl mapper_main
 	.hidden mapper_main
@@ -149,13 +152,28 @@ stub_die:
 
 /*
  * A new guest thread: rbp STUB_CMD, r12 its slot; signals blocked, filter F0.
- * Whatever happens, no guest instruction runs before F1 is in force.
+ * Whatever happens, no guest instruction runs before it is confined: by syscall
+ * user dispatch, which leaves it only the code from guest_start on to make
+ * system calls from, or by the narrower filter F1.
  */
 thread_start:
 	movabs $STUB_CONFIG, %r14
 	cmpl $0, CONFIG_PTRACE(%r14)
 	jne ptrace_thread
-	mov $__NR_seccomp, %eax
+	cmpl $0, CONFIG_DISPATCH(%r14)
+	je 1f
+	mov $__NR_prctl, %eax
+	mov $59, %edi			/* PR_SET_SYSCALL_USER_DISPATCH */
+	mov $1, %esi			/* PR_SYS_DISPATCH_ON */
+	lea guest_start(%rip), %rdx
+	mov $(guest_end - guest_start), %r10d
+	xor %r8d, %r8d			/* no selector: always */
+	syscall
+	test %rax, %rax
+	jnz stub_die
+	mov CTX_WORD(%r12), %eax
+	jmp wait_turn
+1:	mov $__NR_seccomp, %eax
 	mov $1, %edi			/* SECCOMP_SET_MODE_FILTER */
 	xor %esi, %esi
 	lea CONFIG_PROG_GUEST(%r14), %rdx
@@ -201,6 +219,9 @@ ptrace_thread:
 ptrace_ready:
 	hlt
 
+mapper_end:
+
+guest_start:
 exit_gadget:
 	mov $__NR_exit, %eax
 	xor %edi, %edi
@@ -297,6 +318,7 @@ signal_restorer:
 	mov $__NR_rt_sigreturn, %eax
 	syscall
 	hlt
+guest_end:
 
 	.section .rodata
 	.balign 8
