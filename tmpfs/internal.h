@@ -31,6 +31,8 @@
 /* An appending writer's reserve of offsets, which keeps its extents in one piece. */
 #define TMPFS_WINDOW_MIN (64UL << 10)
 #define TMPFS_WINDOW_MAX (256UL << 10)
+/* Larger writes go through the host and need no window. */
+#define TMPFS_WINDOW_WRITE (2 * PAGE_SIZE)
 /* A sequential toucher of a mapping gets at most this much a fault. */
 #define TMPFS_FAULT_WINDOW_MAX (2UL << 20)
 
