@@ -158,6 +158,7 @@ sys_fn sys_sync;
 sys_fn sys_mount;
 sys_fn sys_umount2;
 sys_fn sys_sethostname;
+sys_fn sys_vhangup;
 sys_fn sys_setdomainname;
 sys_fn sys_gettid;
 sys_fn sys_readahead;

@@ -158,6 +158,7 @@ const struct sys_entry sys_table[SYS_TABLE_SIZE] = {
 	FULL(arch_prctl, "xp"),
 	FULL(setrlimit, "dp"),
 	FULL(chroot, "s"),
+	FULL(vhangup, ""),
 	FULL(sync, ""),
 	FULL(mount, "sssxp"),
 	FULL(umount2, "sx"),
