@@ -121,7 +121,7 @@ static int fake_map(struct platform_as *as, u64 addr, u64 len, struct memfile *f
 	    !len || (prot & ~7) || !prot)
 		abort();
 	pthread_mutex_lock(&as->lock);
-	fake.maps++;
+	__atomic_add_fetch(&fake.maps, 1, __ATOMIC_RELAXED);
 	fake_unmap(as, addr, len);
 	if (fake_fails(fake.fail_map_every)) {
 		pthread_mutex_unlock(&as->lock);
@@ -158,7 +158,7 @@ int platform_as_unmap(struct platform_as *as, u64 addr, u64 len)
 	if (len < 1UL << 40 && fake_fails(fake.fail_unmap_every))
 		return -ENOMEM;
 	pthread_mutex_lock(&as->lock);
-	fake.unmaps++;
+	__atomic_add_fetch(&fake.unmaps, 1, __ATOMIC_RELAXED);
 	fake_unmap(as, addr, len);
 	pthread_mutex_unlock(&as->lock);
 	return 0;
@@ -169,7 +169,7 @@ int platform_as_protect(struct platform_as *as, u64 addr, u64 len, int prot)
 	int err = 0;
 
 	pthread_mutex_lock(&as->lock);
-	fake.protects++;
+	__atomic_add_fetch(&fake.protects, 1, __ATOMIC_RELAXED);
 	for (u64 a = addr; a < addr + len && err == 0; a += PAGE_SIZE) {
 		struct fake_page *p = *fake_slot(as, a);
 

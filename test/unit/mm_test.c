@@ -12,6 +12,8 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define BASE 0x20000000UL
 #define PAGES 320
@@ -464,7 +466,7 @@ static void test_random_host_refusals(void **state)
 }
 
 
-/* ---- the host kernel as the oracle of results ---- */
+/* ---- the host kernel as the oracle of results (by raw calls: a sanitizer watches libc's) ---- */
 
 #define HOST_BASE 0x30000000UL
 #define HOST_PAGES 64
@@ -558,7 +560,7 @@ static void host_step(struct mm *mm)
 			return;
 		if (addr < FAKE_MIN || addr > -PAGE_SIZE)
 			return;
-		want = host((long)mmap((void *)addr, len, a.prot, a.flags, -1, 0));
+		want = host(syscall(SYS_mmap, addr, len, a.prot, a.flags, -1, 0));
 		got = mm_mmap(mm, &a);
 		break;
 	}
@@ -566,7 +568,7 @@ static void host_step(struct mm *mm)
 		what = "munmap";
 		if (addr + len >= addr && outside(addr, len) && addr < 1UL << 48 && len < 1UL << 48)
 			return;
-		want = host(munmap((void *)addr, len));
+		want = host(syscall(SYS_munmap, addr, len));
 		got = mm_munmap(mm, addr, len);
 		break;
 	case 3:
@@ -576,7 +578,7 @@ static void host_step(struct mm *mm)
 			return;
 		if ((arg & PROT_GROWSDOWN) && outside(addr, len))
 			return;
-		want = host(mprotect((void *)addr, len, arg));
+		want = host(syscall(SYS_mprotect, addr, len, arg));
 		got = mm_mprotect(mm, addr, len, arg, &no_limits);
 		break;
 	case 4:
@@ -593,7 +595,7 @@ static void host_step(struct mm *mm)
 			return;
 		if (outside(addr, len) || ((flags & MREMAP_FIXED) && outside(to, new_len)))
 			return;
-		want = host((long)mremap((void *)addr, len, new_len, flags, to));
+		want = host(syscall(SYS_mremap, addr, len, new_len, flags, to));
 		got = mm_mremap(mm, addr, len, new_len, flags, to, &no_limits);
 		break;
 	case 5:
@@ -601,7 +603,7 @@ static void host_step(struct mm *mm)
 		arg = advices[rnd(ARRAY_SIZE(advices))];
 		if (outside(addr, len) && addr + len >= addr && len)
 			return;
-		want = host(madvise((void *)addr, len, arg));
+		want = host(syscall(SYS_madvise, addr, len, arg));
 		got = mm_madvise(mm, addr, len, arg, &no_limits);
 		break;
 	case 6:
@@ -638,7 +640,7 @@ static void test_results_as_host(void **state)
 			if (i % 50 == 0)
 				compare_maps(procs[0].mm);
 		}
-		munmap((void *)HOST_BASE, HOST_PAGES * PAGE_SIZE);
+		syscall(SYS_munmap, HOST_BASE, HOST_PAGES * PAGE_SIZE);
 		end();
 	}
 }
@@ -939,6 +941,124 @@ static void test_strings(void **state)
 	end();
 }
 
+/* ---- threads of one mm, with forks among them ---- */
+
+#define THREADS 4
+#define OWN 64
+
+struct worker {
+	struct mm *mm;
+	int index;
+	unsigned seed;
+	u32 value[OWN];
+};
+
+static int worker_page(const struct worker *w, int i)
+{
+	/* Pages of all threads lie between each other, so that windows are shared. */
+	return i * THREADS + w->index;
+}
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+
+	for (int step = 0; step < 4000; step++) {
+		int i = rand_r(&w->seed) % OWN;
+		u64 addr = address(worker_page(w, i)) + spot[0];
+		u32 v = (u32)step << 8 | (u32)w->index, got = 0;
+
+		switch (rand_r(&w->seed) % 6) {
+		case 0:
+		case 1:
+			if (fake_access(w->mm, addr, &v, 4, true))
+				abort();
+			w->value[i] = v;
+			break;
+		case 2:
+			if (mm_copy_out(w->mm, ua(addr), &v, 4))
+				abort();
+			w->value[i] = v;
+			break;
+		case 3:
+			if (fake_access(w->mm, addr, &got, 4, false) || got != w->value[i])
+				abort();
+			break;
+		case 4:
+			if (mm_copy_in(w->mm, &got, ua(addr), 4) || got != w->value[i])
+				abort();
+			break;
+		case 5:
+			if (rand_r(&w->seed) % 8)
+				break;
+			if (mm_mprotect(w->mm, addr - spot[0], PAGE_SIZE, PROT_READ, &no_limits) ||
+			    fake_access(w->mm, addr, &v, 4, true) != DENIED ||
+			    mm_mprotect(w->mm, addr - spot[0], PAGE_SIZE, PROT_READ | PROT_WRITE,
+					&no_limits) ||
+			    mm_madvise(w->mm, addr - spot[0], PAGE_SIZE, MADV_DONTNEED, &no_limits))
+				abort();
+			w->value[i] = 0;
+			break;
+		}
+	}
+	return NULL;
+}
+
+/* Children of a busy process: what they hold stands still until they change it themselves. */
+static void *fork_and_check(void *arg)
+{
+	struct worker *w = arg;
+
+	for (int step = 0; step < 120; step++) {
+		u32 seen[OWN], got, v = 0xdead0000;
+		struct mm *child;
+
+		if (mm_fork(w->mm, &child))
+			abort();
+		for (int i = 0; i < OWN; i++)
+			if (fake_access(child, address(i) + spot[0], &seen[i], 4, false))
+				abort();
+		for (int i = 0; i < OWN; i++) {
+			if (mm_copy_in(child, &got, ua(address(i) + spot[0]), 4) || got != seen[i])
+				abort();
+			if (rand_r(&w->seed) % 4 == 0 &&
+			    fake_access(child, address(i) + spot[0], &v, 4, true))
+				abort();
+		}
+		mm_user_put(child);
+		mm_put(child);
+	}
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	struct worker w[THREADS + 1] = { 0 };
+	pthread_t t[THREADS + 1];
+
+	begin();
+	map_anon(procs[0].mm, BASE, OWN * THREADS * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_FIXED,
+		 &no_limits);
+	for (int i = 0; i <= THREADS; i++) {
+		w[i] = (struct worker){ .mm = procs[0].mm, .index = i, .seed = (unsigned)i };
+		assert_int_equal(pthread_create(&t[i], NULL, i < THREADS ? work : fork_and_check,
+						&w[i]),
+				 0);
+	}
+	for (int i = 0; i <= THREADS; i++)
+		pthread_join(t[i], NULL);
+	for (int k = 0; k < THREADS; k++)
+		for (int i = 0; i < OWN; i++) {
+			u32 got;
+
+			assert_int_equal(mm_copy_in(w[k].mm, &got,
+						    ua(address(worker_page(&w[k], i)) + spot[0]), 4),
+					 0);
+			assert_int_equal(got, w[k].value[i]);
+		}
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -954,6 +1074,7 @@ int main(void)
 		cmocka_unit_test(test_futex_keys),
 		cmocka_unit_test(test_reads_commit_nothing),
 		cmocka_unit_test(test_strings),
+		cmocka_unit_test(test_threads),
 	};
 
 	setvbuf(stdout, NULL, _IONBF, 0);
