@@ -1,6 +1,7 @@
 /* /proc/PID/{stat,statm,status,sched,schedstat}: see proc_pid_stat(5) and its siblings. */
 #include "sentry/proc/internal.h"
 #include "sentry/fd/fdtable.h"
+#include "sentry/task/ptrace.h"
 #include "sentry/tty/tty.h"
 #include <linux/sched.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 struct snapshot {
 	char comm[TASK_COMM_LEN];
 	char state;
-	int pid, tgid, ppid, pgid, sid, threads, exit_signal, exit_code;
+	int pid, tgid, ppid, tracer, pgid, sid, threads, exit_signal, exit_code;
 	u64 utime, stime, cutime, cstime, minflt, cminflt, majflt, cmajflt;
 	u64 pending, shared_pending, blocked, ignored, caught;
 	size_t queued;
@@ -70,6 +71,7 @@ static void collect_group(const struct proc_ctx *c, struct task *t, struct snaps
 	s->pid = c->tid ? t->tid : tg->tgid;
 	s->tgid = tg->tgid;
 	s->ppid = tg->parent ? tg->parent->tgid : tg == c->kernel->init ? 0 : PID_REAPER;
+	s->tracer = t->ptrace && t->ptrace->tracer ? t->ptrace->tracer->tid : 0;
 	s->pgid = tg->pgrp ? tg->pgrp->pgid : 0;
 	s->sid = tg->pgrp ? tg->pgrp->session->sid : 0;
 	s->threads = tg->task_count;
@@ -243,7 +245,7 @@ static void put_identity(const struct proc_ctx *c, struct task *t, const struct 
 		mutex_unlock(&fs->lock);
 	}
 	textbuf_printf(out, "State:\t%s\nTgid:\t%d\nNgid:\t0\nPid:\t%d\nPPid:\t%d\nTracerPid:\t%d\n",
-		       state_name(s->state), s->tgid, s->pid, s->ppid, 0);
+		       state_name(s->state), s->tgid, s->pid, s->ppid, s->tracer);
 	textbuf_printf(out, "Uid:\t%u\t%u\t%u\t%u\nGid:\t%u\t%u\t%u\t%u\n", cred->uid, cred->euid, cred->suid,
 		       cred->fsuid, cred->gid, cred->egid, cred->sgid, cred->fsgid);
 	textbuf_printf(out, "FDSize:\t%lu\nGroups:\t", fd_size);
