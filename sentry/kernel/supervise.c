@@ -1,9 +1,11 @@
 #include "sentry/kernel/supervise.h"
+#include "base/host_proc.h"
 #include "base/log.h"
 #include "sentry/signal/signal.h"
 #include "sentry/tty/host_tty.h"
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 /* SIGUSR2 from a waitq callback to the main thread means: look at init. */
 #define WAKE_SIGNAL SIGUSR2
@@ -33,7 +35,8 @@ void supervise_block_signals(void)
 static void on_init_exit(struct waiter *w, u32 events)
 {
 	(void)events;
-	pthread_kill(*(pthread_t *)w->arg, WAKE_SIGNAL);
+	/* Not pthread_kill: after confine_fork's bare clone, libc's idea of the main thread's id is the parent's. */
+	host_tgkill(getpid(), *(int *)w->arg, WAKE_SIGNAL);
 }
 
 static void forward(struct kernel *k, struct host_tty *tty, int sig)
@@ -57,7 +60,7 @@ static void forward(struct kernel *k, struct host_tty *tty, int sig)
 
 int supervise(struct kernel *k, struct host_tty *tty)
 {
-	pthread_t self = pthread_self();
+	int self = gettid();
 	struct waiter w = { .events = EPOLLIN, .fn = on_init_exit, .arg = &self };
 	sigset_t set;
 	siginfo_t info;
