@@ -6,7 +6,6 @@
 #include "mm/mm_impl.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* A child may always map what its parent maps, whatever seals say to newcomers. */
 static int copy_reg(struct mm *child, const struct vma *v, struct vma_reg **ret)
@@ -63,8 +62,6 @@ static int copy_vmas(struct mm *parent, struct mm *child)
 	child->mmap_base = parent->mmap_base;
 	child->limits = parent->limits;
 	child->marks = parent->marks;
-	memcpy(child->reserved, parent->reserved, sizeof(child->reserved));
-	child->reserved_count = parent->reserved_count;
 	return err;
 }
 

@@ -127,9 +127,9 @@ void mm_user_put(struct mm *mm)
 
 int mm_reserve(struct mm *mm, u64 start, u64 end, int prot, const char *name)
 {
-	struct vma *v = calloc(1, sizeof(*v));
+	struct vma *v = calloc(1, sizeof(*v)), *next;
 	struct mm_op op;
-	int err = -ENOMEM;
+	int err = 0;
 
 	if (!v || !(v->name = vma_name_new(name))) {
 		free(v);
@@ -145,20 +145,11 @@ int mm_reserve(struct mm *mm, u64 start, u64 end, int prot, const char *name)
 	};
 	list_init(&v->reg_node);
 	mm_op_begin(mm, &op);
-	if (mm->reserved_count < MM_MAX_RESERVED) {
-		struct vma *next = vma_set_seek(&mm->vmas, start);
-
-		err = start >= end || (next && next->start < end) ? -EEXIST : 0;
-	}
-	if (err == 0) {
-		int i = mm->reserved_count++;
-
-		for (; i > 0 && mm->reserved[i - 1].start > start; i--)
-			mm->reserved[i] = mm->reserved[i - 1];
-		mm->reserved[i].start = start;
-		mm->reserved[i].end = end;
+	next = vma_set_seek(&mm->vmas, start);
+	if (start >= end || (next && next->start < end))
+		err = -EEXIST;
+	else
 		vma_enter(mm, v);
-	}
 	mm_op_end(&op);
 	if (err < 0)
 		vma_free(v);

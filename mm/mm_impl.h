@@ -27,7 +27,6 @@
 #define MM_MAX_VMAS 65530
 /* Host mappings of a stub before all are dropped and refaulted; the host's own limit is 65530. */
 #define MM_MAX_HOST_VMAS 60000
-#define MM_MAX_RESERVED 4
 #define MM_PROT_ALL (PROT_READ | PROT_WRITE | PROT_EXEC)
 
 struct mm {
@@ -50,10 +49,6 @@ struct mm {
 	u32 future_lock; /* VMA_LOCKED | VMA_LOCKONFAULT of MCL_FUTURE */
 	struct mm_limits limits;
 	struct mm_marks marks;
-	struct {
-		u64 start, end;
-	} reserved[MM_MAX_RESERVED];
-	int reserved_count;
 	bool torn_down;
 
 	struct mutex active_lock;

@@ -28,21 +28,13 @@ void stub_unmap(struct mm *mm, u64 start, u64 end)
 void stub_drop_all(struct mm *mm)
 {
 	struct pma *p, *next;
-	u64 pos = mm->min;
+	int err;
 
 	mutex_assert_held(&mm->active_lock);
-	for (int i = 0; i <= mm->reserved_count; i++) {
-		u64 stop = i < mm->reserved_count ? MIN(mm->reserved[i].start, mm->max) : mm->max;
-
-		if (pos < stop) {
-			int err = platform_as_unmap(mm->as, pos, stop - pos);
-
-			if (err < 0 && err != -ESRCH)
-				PANIC("mm: the stub cannot be unmapped: error %d", -err);
-		}
-		if (i < mm->reserved_count)
-			pos = MAX(pos, mm->reserved[i].end);
-	}
+	/* "All" leaves the vdso: the platform sees to that. */
+	err = platform_as_unmap(mm->as, mm->min, mm->max - mm->min);
+	if (err < 0 && err != -ESRCH)
+		PANIC("mm: the stub cannot be unmapped: error %d", -err);
 	for (p = pma_set_first(&mm->pmas); p; p = next) {
 		next = pma_next(p);
 		if (!p->file)
