@@ -139,24 +139,30 @@ static int make_kernel(struct boot *b)
 		err = devpts_new(k, &k->devpts);
 	if (err < 0)
 		return boot_error(err, NULL, "cannot make the guest kernel");
-	err = open_strace(b);
-	if (err == 0)
-		err = boot_mounts(k, b->config, &b->host, b->disk_store ? b->disk_store : k->memory,
+	err = boot_mounts(k, b->config, &b->host, b->disk_store ? b->disk_store : k->memory,
 				  b->root_cred, &b->mounts);
 	return err;
 }
 
-/* The last steps before threads: nothing that follows may need more of the host. */
-static int confine(struct boot *b)
+/*
+ * Everything that the run needs of the host's files is open by now. Before the zygote: the stubs
+ * must be in the same Landlock domain as the sentry, or it may not trace them.
+ */
+static void confine_files(struct boot *b)
 {
 	struct confine_path paths[RUN_MAX_MOUNTS + 4];
-	int err;
 
 	if (!b->config->no_landlock)
 		confine_landlock(paths, boot_host_paths(b->config, &b->host, paths), b->state);
 	else
 		snprintf(b->state->landlock_reason, sizeof(b->state->landlock_reason), "switched off");
-	err = confine_drop_caps(b->state);
+}
+
+/* The last steps before threads: nothing that follows may need more of the host. */
+static int confine(struct boot *b)
+{
+	int err = confine_drop_caps(b->state);
+
 	if (err < 0)
 		return boot_error(err, NULL, "cannot drop capabilities");
 	if (b->config->no_seccomp)
@@ -371,9 +377,11 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	log_init(2, config->log);
 	prctl(PR_SET_NAME, "minisentry");
 	supervise_block_signals();
-	if (boot_host_collect(config, state, &b->host) < 0 || make_memory(b) < 0 ||
-	    safecopy_init() < 0 || start_platform(b) < 0 || make_kernel(b) < 0 || confine(b) < 0 ||
-	    start_threads(b) < 0)
+	if (boot_host_collect(config, state, &b->host) < 0 || open_strace(b) < 0)
+		return EXIT_OURS;
+	confine_files(b);
+	if (make_memory(b) < 0 || safecopy_init() < 0 || start_platform(b) < 0 ||
+	    make_kernel(b) < 0 || confine(b) < 0 || start_threads(b) < 0)
 		return EXIT_OURS;
 	code = start_guest(b);
 	if (code == 0)
