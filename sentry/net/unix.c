@@ -172,7 +172,7 @@ static void path_of(const struct sockaddr_storage *addr, u32 len, char dst[109])
 int unix_find(struct socket *s, struct task *t, const struct sockaddr_storage *addr, u32 len,
 	      struct socket **ret)
 {
-	struct socket *found;
+	struct socket *found = NULL;
 	char path[109];
 	int err;
 
