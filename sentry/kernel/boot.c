@@ -382,6 +382,10 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	/* Left alone, malloc reads files of the host (how many cpus, may heaps shrink), which the filter
 	 * refuses: so a few heaps, which never shrink, and large blocks on their own. */
 	mallopt(M_ARENA_MAX, MALLOC_ARENAS);
+	/* Shrinking a heap makes glibc open /proc/sys/vm/overcommit_memory, which the filter kills. No heap's
+	 * top reaches this (a heap is at most as large), and the main heap is still trimmed. */
+	mallopt(M_TRIM_THRESHOLD, 64 << 20);
+	mallopt(M_MMAP_THRESHOLD, 1 << 20);
 	mallopt(M_TRIM_THRESHOLD, INT32_MAX);
 	mallopt(M_MMAP_THRESHOLD, MALLOC_LARGE);
 	supervise_block_signals();
