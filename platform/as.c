@@ -160,9 +160,10 @@ void as_kill_locked(struct platform_as *as)
 	mark_dead_locked(as);
 }
 
-static clockid_t process_clock(int pid)
+u64 as_cpu_ns(const struct platform_as *as)
 {
-	return (clockid_t)((~(unsigned)pid) << 3 | 2 /* CPUCLOCK_SCHED */);
+	/* A process's CPU clock by number, see clock_getcpuclockid(3). */
+	return host_clock_ns((clockid_t)((~(unsigned)as->pid) << 3 | 2 /* CPUCLOCK_SCHED */));
 }
 
 /* Waits for DONE. Value or -ESRCH. */
@@ -170,13 +171,11 @@ static s64 wait_done_locked(struct platform_as *as)
 {
 	struct pollfd fds[2] = { { .fd = as->done_fd, .events = POLLIN },
 				 { .fd = as->pidfd, .events = POLLIN } };
-	u64 sum = 0, v, cpu = 0;
+	u64 sum = 0, v, cpu = 0, tick = 0, now = 0;
 	int idle = 0, ticks = 0, n;
 
 	for (;;) {
-		n = host_poll(fds, 2, MAPPER_TICK_NS);
-		if (n == -EINTR)
-			continue;
+		n = host_poll(fds, 2, tick > now ? (s64)(tick - now) : MAPPER_TICK_NS);
 		if (n > 0 && fds[0].revents) {
 			if (host_eventfd_read(as->done_fd, &v) < 0)
 				continue;
@@ -189,7 +188,14 @@ static s64 wait_done_locked(struct platform_as *as)
 			mark_dead_locked(as);
 			return -ESRCH;
 		}
-		v = host_clock_ns(process_clock(as->pid));
+		/* A tick goes by the clock: signals to this thread may come at any rate. */
+		now = host_clock_ns(CLOCK_MONOTONIC);
+		if (tick == 0 && n < 0)
+			tick = now + MAPPER_TICK_NS;
+		if (n < 0 && now < tick)
+			continue;
+		tick = now + MAPPER_TICK_NS;
+		v = as_cpu_ns(as);
 		idle = v > cpu + MAPPER_TICK_NS / 20 ? 0 : idle + 1;
 		cpu = v;
 		if (idle >= MAPPER_IDLE_TICKS || ++ticks >= MAPPER_MAX_TICKS) {

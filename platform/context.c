@@ -282,7 +282,7 @@ u64 platform_context_cpu_ns(struct platform_context *ctx)
 {
 	u64 mine = atomic_load_explicit(&ctx->wall_ns, memory_order_relaxed);
 	u64 all = atomic_load_explicit(&ctx->as->wall_ns, memory_order_relaxed);
-	u64 cpu = host_clock_ns((clockid_t)((~(unsigned)ctx->as->pid) << 3 | 2));
+	u64 cpu = as_cpu_ns(ctx->as);
 
 	if (cpu == 0 || cpu >= all)
 		return mine;

@@ -146,6 +146,8 @@ struct platform_as {
 s64 as_submit_locked(struct platform_as *as, u32 kind, u32 count);
 /* Kills the stub; returns when no instruction of its guest threads can run any more. */
 void as_kill_locked(struct platform_as *as);
+/* CPU time of the whole stub, 0 when it is dead. */
+u64 as_cpu_ns(const struct platform_as *as);
 /* Kills without waiting; for threads that wait for a context of it. */
 void as_kill_nowait(struct platform_as *as);
 /* The stub is dead, by the kernel's word: marks it and wakes its contexts' owners. */

@@ -55,7 +55,9 @@ struct platform_config {
 /*
  * Starts the zygote and probes the mechanism. Must run before the sentry has
  * other threads and before it is confined. With PLATFORM_AUTO, seccomp is tried
- * first, ptrace second. 0, or -errno after an explain() line that says which
+ * first, ptrace second. The calling thread must live as long as the sentry: the
+ * host kills the stubs when the thread that made the zygote exits. SIGCHLD must
+ * not be ignored by SIG_IGN. 0, or -errno after an explain() line that says which
  * mechanism was refused and why.
  */
 int platform_new(const struct platform_config *config, struct platform **ret);
@@ -100,7 +102,8 @@ int platform_as_map(struct platform_as *as, u64 addr, u64 len, struct memfile *f
 		    int prot, bool populate);
 /* Anonymous private read-only zero pages: for read faults on untouched anonymous memory. */
 int platform_as_map_zero(struct platform_as *as, u64 addr, u64 len, int prot);
-/* After return no guest instruction can reach the old pages through [addr, addr+len). */
+/* After 0 no guest instruction can reach the old pages through [addr, addr+len). -ENOMEM: the host
+ * could not split a mapping (map count); the range is as it was. A dead stub: 0. */
 int platform_as_unmap(struct platform_as *as, u64 addr, u64 len);
 int platform_as_protect(struct platform_as *as, u64 addr, u64 len, int prot);
 /* A number of changes, in one hand-over where the platform can. Same errors: stops at the first failure. */

@@ -35,7 +35,11 @@
 #define FRAME_SIZE (UC_SIGINFO + sizeof(siginfo_t))
 
 #define WAIT_TICK_NS (NSEC_PER_SEC / 2)
-#define INTERRUPT_TICKS 20 /* a thread that ignores interrupts this long is hostile */
+/* A thread that ignores interrupts this long is hostile: it has blocked the signal by a forged
+ * frame. Sooner when its process has had time to take it. */
+#define INTERRUPT_TICKS 20
+#define INTERRUPT_BUSY_TICKS 4
+#define INTERRUPT_BUSY_NS 200000000ULL
 #define SPIN_NS 20000
 #define STUB_SPIN_ROUNDS 400
 #define SPIN_MAX_PENALTY 256
@@ -255,7 +259,7 @@ static bool may_spin(struct platform_context *ctx)
 {
 	struct platform *p = ctx->platform;
 
-	if (!p->spin || atomic_load_explicit(&p->running, memory_order_relaxed) * 2 > p->cpus)
+	if (!p->spin || (atomic_load_explicit(&p->running, memory_order_relaxed) + 1) * 2 > p->cpus)
 		return false;
 	if (ctx->spin_credit < 0) {
 		ctx->spin_credit++;
@@ -285,19 +289,29 @@ static bool spin(struct platform_context *ctx)
 	return false;
 }
 
+struct patience {
+	int ticks;   /* that an interrupt has been ignored */
+	u64 cpu_ns;  /* the process's CPU time when it began */
+};
+
 /* One tick without news. False: the stub is gone, or as good as. */
-static bool still_there(struct platform_context *ctx, int *interrupt_ticks)
+static bool still_there(struct platform_context *ctx, struct patience *patience)
 {
 	struct platform_as *as = ctx->as;
+	u64 cpu;
 
 	if (atomic_load(&as->dead) || host_tgkill(as->pid, ctx->tid, 0) == -ESRCH)
 		return false;
 	if (!atomic_load(&ctx->interrupted)) {
-		*interrupt_ticks = 0;
+		patience->ticks = 0;
 		return true;
 	}
 	host_tgkill(as->pid, ctx->tid, STUB_INTERRUPT_SIGNAL);
-	if (++*interrupt_ticks < INTERRUPT_TICKS)
+	cpu = as_cpu_ns(as);
+	if (patience->ticks++ == 0)
+		patience->cpu_ns = cpu;
+	if (patience->ticks < INTERRUPT_TICKS &&
+	    (patience->ticks < INTERRUPT_BUSY_TICKS || cpu - patience->cpu_ns < INTERRUPT_BUSY_NS))
 		return true;
 	log_warn("platform: a thread of stub %d ignores interrupts; killed", as->pid);
 	return false;
@@ -307,7 +321,8 @@ static bool still_there(struct platform_context *ctx, int *interrupt_ticks)
 static bool wait_turn(struct platform_context *ctx)
 {
 	_Atomic u32 *word = &ctx->shared->word;
-	int interrupt_ticks = 0;
+	struct patience patience = { 0, 0 };
+	u64 now = host_clock_ns(CLOCK_MONOTONIC), tick = now + WAIT_TICK_NS;
 	u32 w;
 
 	for (;;) {
@@ -318,10 +333,14 @@ static bool wait_turn(struct platform_context *ctx)
 			return false;
 		if (w == TURN_STUB && !atomic_compare_exchange_strong(word, &w, TURN_STUB | TURN_SENTRY_SLEEPS))
 			continue;
-		if (host_futex_wait(word, TURN_STUB | TURN_SENTRY_SLEEPS, WAIT_TICK_NS, false) ==
-			    -ETIMEDOUT &&
-		    !still_there(ctx, &interrupt_ticks))
-			return false;
+		/* Other guest threads may wake us as often as they like: ticks go by the clock. */
+		if (now >= tick) {
+			if (!still_there(ctx, &patience))
+				return false;
+			tick = now + WAIT_TICK_NS;
+		}
+		host_futex_wait(word, TURN_STUB | TURN_SENTRY_SLEEPS, (s64)(tick - now), false);
+		now = host_clock_ns(CLOCK_MONOTONIC);
 	}
 }
 
@@ -337,8 +356,8 @@ static void seccomp_run(struct platform_context *ctx, struct user_regs_struct *r
 	if (ctx->last_stop_ns)
 		ctx->handle_ns = (ctx->handle_ns * 3 + MIN(now - ctx->last_stop_ns, 1000000)) / 4;
 	regs_to_frame(ctx, regs);
-	atomic_fetch_add_explicit(&p->running, 1, memory_order_relaxed);
 	spinning = may_spin(ctx);
+	atomic_fetch_add_explicit(&p->running, 1, memory_order_relaxed);
 	ctx->shared->spin = spinning && ctx->handle_ns < SPIN_NS ? STUB_SPIN_ROUNDS : 0;
 	old = atomic_exchange(&ctx->shared->word, TURN_STUB);
 	if (old & TURN_STUB_SLEEPS)
