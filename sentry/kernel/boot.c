@@ -24,7 +24,6 @@
 #include <unistd.h>
 
 #define MALLOC_ARENAS 4
-#define MALLOC_LARGE (256 << 10)
 #define ALL_CAPS ((1ULL << 41) - 1)
 
 static void explain(const char *line)
@@ -379,15 +378,12 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	b->state = state;
 	log_init(2, config->log);
 	prctl(PR_SET_NAME, "minisentry");
-	/* Left alone, malloc reads files of the host (how many cpus, may heaps shrink), which the filter
-	 * refuses: so a few heaps, which never shrink, and large blocks on their own. */
+	/* Left alone, malloc counts the host's cpus, by files that the filter refuses. */
 	mallopt(M_ARENA_MAX, MALLOC_ARENAS);
 	/* Shrinking a heap makes glibc open /proc/sys/vm/overcommit_memory, which the filter kills. No heap's
 	 * top reaches this (a heap is at most as large), and the main heap is still trimmed. */
 	mallopt(M_TRIM_THRESHOLD, 64 << 20);
 	mallopt(M_MMAP_THRESHOLD, 1 << 20);
-	mallopt(M_TRIM_THRESHOLD, INT32_MAX);
-	mallopt(M_MMAP_THRESHOLD, MALLOC_LARGE);
 	supervise_block_signals();
 	if (boot_host_collect(config, state, &b->host) < 0 || open_strace(b) < 0)
 		return EXIT_OURS;
