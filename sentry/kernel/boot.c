@@ -380,10 +380,6 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	prctl(PR_SET_NAME, "minisentry");
 	/* Left alone, malloc counts the host's cpus, by files that the filter refuses. */
 	mallopt(M_ARENA_MAX, MALLOC_ARENAS);
-	/* Shrinking a heap makes glibc open /proc/sys/vm/overcommit_memory, which the filter kills. No heap's
-	 * top reaches this (a heap is at most as large), and the main heap is still trimmed. */
-	mallopt(M_TRIM_THRESHOLD, 64 << 20);
-	mallopt(M_MMAP_THRESHOLD, 1 << 20);
 	supervise_block_signals();
 	if (boot_host_collect(config, state, &b->host) < 0 || open_strace(b) < 0)
 		return EXIT_OURS;
