@@ -58,10 +58,8 @@ static s64 do_send(struct task *t, struct file *f, struct socket *s, struct sys_
 	while (ret >= 0) {
 		struct waitq *q = m->target ? &m->target->waitq : &s->waitq;
 
-		ret = send_try(&x);
-		if (ret == -EAGAIN && !nonblock)
-			ret = task_block_on(t, q, m->target ? EPOLL_ROOM : WRITE_WAIT, false, deadline,
-					    send_try, &x);
+		ret = task_block_on(t, q, m->target ? EPOLL_ROOM : WRITE_WAIT, nonblock, deadline, send_try,
+				    &x);
 		if (ret <= 0 || s->ops->records || m->done >= iov->total)
 			break;
 	}
@@ -137,9 +135,7 @@ static s64 do_recv(struct task *t, struct file *f, struct socket *s, struct sys_
 	if ((m->flags & MSG_ERRQUEUE) && s->family != AF_UNIX)
 		return -EAGAIN;
 	for (;;) {
-		ret = recv_try(&x);
-		if (ret == -EAGAIN && !nonblock)
-			ret = task_block_on(t, &s->waitq, READ_WAIT, false, deadline, recv_try, &x);
+		ret = task_block_on(t, &s->waitq, READ_WAIT, nonblock, deadline, recv_try, &x);
 		if (ret <= 0 || m->stop || s->ops->records || m->done >= iov->total)
 			break;
 		if (!(m->flags & MSG_WAITALL) && s->rq.bytes == 0)
