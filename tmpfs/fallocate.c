@@ -171,7 +171,7 @@ static int allocate_range(struct tmpfs_data *d, u64 offset, u64 len, bool keep_s
 	return err;
 }
 
-static int punch_hole(struct tmpfs_data *d, u64 offset, u64 len)
+int tmpfs_punch_hole(struct tmpfs_data *d, u64 offset, u64 len)
 {
 	u64 end = offset + len, first = page_up_nofail(offset), last = page_down(end);
 	struct ktree removed = { 0 };
@@ -210,7 +210,7 @@ int tmpfs_fallocate(struct file *f, int mode, u64 offset, u64 len)
 	if (offset > TMPFS_MAX_SIZE || len > TMPFS_MAX_SIZE - offset)
 		return -EFBIG;
 	if (mode & FALLOC_FL_PUNCH_HOLE)
-		err = punch_hole(d, offset, len);
+		err = tmpfs_punch_hole(d, offset, len);
 	else
 		err = allocate_range(d, offset, len, mode & FALLOC_FL_KEEP_SIZE);
 	if (!err)

@@ -240,6 +240,8 @@ void data_zero_allocated(struct tmpfs_data *d, u64 off, u64 len);
 /* ---- fallocate.c ---- */
 
 int tmpfs_fallocate(struct file *f, int mode, u64 offset, u64 len);
+/* Frees whole pages of [offset, offset+len) and zeroes the rest of it. 0, -EPERM (seals), -ENOMEM. */
+int tmpfs_punch_hole(struct tmpfs_data *d, u64 offset, u64 len);
 
 /* ---- map.c ---- */
 

@@ -111,6 +111,11 @@ static void map_remove(struct mappable *m, struct mapping *mapping)
 	rwlock_unlock(&d->lock);
 }
 
+static int map_punch(struct mappable *m, u64 start, u64 end)
+{
+	return tmpfs_punch_hole(to_data(m), start, end - start);
+}
+
 static void map_identify(struct mappable *m, u32 *ret_dev_major, u32 *ret_dev_minor, u64 *ret_ino)
 {
 	struct inode *i = &data_inode(to_data(m))->inode;
@@ -126,6 +131,7 @@ const struct mappable_ops tmpfs_mappable_ops = {
 	.translate = map_translate,
 	.add = map_add,
 	.remove = map_remove,
+	.punch = map_punch,
 	.identify = map_identify,
 };
 

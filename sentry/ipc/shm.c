@@ -106,6 +106,13 @@ static void map_remove(struct mappable *m, struct mapping *mapping)
 		shm_put(s);
 }
 
+static int map_punch(struct mappable *m, u64 start, u64 end)
+{
+	struct mappable *memory = to_segment(m)->memory;
+
+	return memory->ops->punch(memory, start, end);
+}
+
 static void map_identify(struct mappable *m, u32 *ret_dev_major, u32 *ret_dev_minor, u64 *ret_ino)
 {
 	struct shm_segment *s = to_segment(m);
@@ -120,6 +127,7 @@ static const struct mappable_ops shm_mappable_ops = {
 	.translate = map_translate,
 	.add = map_add,
 	.remove = map_remove,
+	.punch = map_punch,
 	.identify = map_identify,
 };
 

@@ -31,6 +31,8 @@ static int wait_fifo(struct task *t, struct file *f)
 static s64 open_at(struct task *t, int dirfd, uaddr path, u32 flags, u32 mode, u64 resolve)
 {
 	struct open_how_k how = { .flags = flags & ~(u32)O_CLOEXEC, .mode = mode };
+	/* Within a scope even an absolute path starts at dirfd. */
+	bool scoped = resolve & (RESOLVE_BENEATH | RESOLVE_IN_ROOT);
 	struct sys_walk w;
 	struct file *f;
 	int fd, err;
@@ -41,7 +43,7 @@ static s64 open_at(struct task *t, int dirfd, uaddr path, u32 flags, u32 mode, u
 	fd = fd_reserve(t->fds, 0, task_rlimit(t, RLIMIT_NOFILE));
 	if (fd < 0)
 		return fd;
-	err = sys_walk_begin(t, dirfd, t->scratch_path, &w);
+	err = sys_walk_begin(t, dirfd, scoped ? "." : t->scratch_path, &w);
 	if (!err) {
 		w.w.resolve = resolve;
 		err = vfs_open(&w.w, t->scratch_path, &how, &f);
