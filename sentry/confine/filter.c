@@ -75,6 +75,7 @@ static const struct filter_row rows[] = {
 	ROW(symlinkat, ANY, "--rw"),
 	ROW(fchmod, ANY, "--rw"),
 	ROW(fchmodat, ANY, "--rw"),
+	{ { 452, "fchmodat2", "--rw: modes of symlinks are refused, not followed" }, ANY },
 	ROW(fchown, ANY, "--rw"),
 	ROW(fchownat, ANY, "--rw"),
 	ROW(utimensat, ANY, "--rw"),
