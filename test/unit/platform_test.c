@@ -574,6 +574,58 @@ static void test_other_entries(void **state)
 	guest_free(&g);
 }
 
+/* Several sentry threads, each with a context in a shared space and spaces of its own. */
+static void *parallel_main(void *arg)
+{
+	struct platform_as *shared = arg, *own;
+	struct platform_context *ctx, *mine;
+	struct user_regs_struct regs;
+	struct platform_stop stop;
+	u64 bad = 0;
+
+	for (int round = 0; round < 20; round++) {
+		bad += platform_as_new(plat, &own) < 0;
+		bad += platform_as_map(own, CODE, 0x10000, &file, CODE_OFF, PROT_READ | PROT_EXEC, false) < 0;
+		bad += platform_context_new(own, &mine) < 0;
+		bad += platform_context_new(shared, &ctx) < 0;
+		if (bad)
+			return (void *)bad;
+		for (int i = 0; i < 50; i++) {
+			memset(&regs, 0, sizeof(regs));
+			regs.rip = CODE;
+			regs.rsp = DATA + 0x8000;
+			platform_switch(i % 2 ? ctx : mine, &regs, &stop);
+			bad += stop.reason != PLATFORM_STOP_SYSCALL || regs.rbx != 0x1111;
+			bad += platform_as_map(shared, 0x30000000 + (u64)(i % 7) * 4096, 4096, &file, DATA_OFF,
+					       PROT_READ, false) < 0;
+			platform_context_interrupt(i % 3 ? ctx : mine);
+			platform_switch(i % 3 ? ctx : mine, &regs, &stop);
+			bad += stop.reason != PLATFORM_STOP_INTERRUPTED;
+		}
+		platform_context_free(ctx);
+		platform_context_free(mine);
+		platform_as_put(own);
+	}
+	return (void *)bad;
+}
+
+static void test_parallel(void **state)
+{
+	struct guest g;
+	pthread_t t[6];
+	void *ret;
+
+	guest_new(&g, g_syscall, g_syscall_end);
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++)
+		assert_int_equal(pthread_create(&t[i], NULL, parallel_main, g.as), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		pthread_join(t[i], &ret);
+		assert_null(ret);
+	}
+	EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
+	guest_free(&g);
+}
+
 /* ---- hostile ---- */
 
 GUEST(g_jump, "jmp *%rbx");
@@ -904,7 +956,7 @@ static void bench(void **state)
 		cmocka_unit_test(test_exceptions), cmocka_unit_test(test_bases),         \
 		cmocka_unit_test(test_vector), cmocka_unit_test(test_interrupt),         \
 		cmocka_unit_test(test_two_threads_unmap), cmocka_unit_test(test_many),   \
-		cmocka_unit_test(test_death), cmocka_unit_test(test_other_entries),      \
+		cmocka_unit_test(test_death), cmocka_unit_test(test_other_entries), cmocka_unit_test(test_parallel),      \
 		cmocka_unit_test(test_jump_everywhere), cmocka_unit_test(test_no_mapping), \
 		cmocka_unit_test(test_scribble), cmocka_unit_test(test_forged_frame)
 
