@@ -39,9 +39,10 @@ pid_t confine_fork(bool no_namespaces, struct confine_state *ret);
 extern const char *const confine_visible_paths[];
 /*
  * In a mount namespace: builds a tmpfs holding bind mounts of the visible paths
- * (or of rootfs alone) and of the caller's folder, and pivots into it. Leaves "/"
- * the guest's view. 0, or -errno with state->root_view_reason; then "/" is unchanged.
+ * (or of rootfs alone) and of the caller's folder in /root, a procfs of the new PID
+ * namespace in /proc, and pivots into it. CONFINE_VIEW is then the guest's root. 0, or -errno with state->root_view_reason; then "/" is unchanged.
  */
+#define CONFINE_VIEW "/root"
 int confine_root_view(const struct run_config *config, struct confine_state *state);
 /* Without a root view: which entries of the host's / must look empty. Allocated, NULL-terminated. */
 char **confine_hidden_paths(const struct run_config *config);

@@ -162,13 +162,8 @@ static int add_row(scmp_filter_ctx ctx, const struct filter_row *row, enum platf
 		return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 1,
 					SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
 	case NO_FOLLOW:
-		ret = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 1,
-				       SCMP_A2(SCMP_CMP_MASKED_EQ, O_NOFOLLOW, O_NOFOLLOW));
-		/* libc's malloc asks for /proc/sys/vm/overcommit_memory when it trims a heap. */
-		if (ret == 0)
-			ret = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOENT), nr, 1,
-					       SCMP_A2(SCMP_CMP_MASKED_EQ, O_NOFOLLOW, 0));
-		return ret;
+		return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 1,
+					SCMP_A2(SCMP_CMP_MASKED_EQ, O_NOFOLLOW, O_NOFOLLOW));
 	case THREAD_ONLY:
 		return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 1,
 					SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD));

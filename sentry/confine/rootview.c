@@ -112,11 +112,17 @@ static int seal_tree(const char *path)
 	return -errno;
 }
 
+/* base/root is what guests see, base/proc is for the sentry. */
 static int populate(const struct run_config *config, const char *base)
 {
 	char to[PATH_MAX];
 	int ret;
 
+	/* The platform looks at its stubs' mappings; only processes of our own PID namespace show here. */
+	snprintf(to, sizeof(to), "%s/proc", base);
+	if (mkdir(to, 0555) < 0 ||
+	    mount("proc", to, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "subset=pid") < 0)
+		return -errno;
 	if (config->rootfs) {
 		snprintf(to, sizeof(to), "%s/root", base);
 		return bind_read_only(config->rootfs, to);
@@ -194,7 +200,7 @@ int confine_root_view(const struct run_config *config, struct confine_state *sta
 		umount2(base, MNT_DETACH);
 		return fail(state, "pivot_root", ret);
 	}
-	if (umount2(".", MNT_DETACH) < 0 || chdir("/root") < 0)
+	if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
 		return fail(state, "leaving the old root", -errno);
 	state->root_view = true;
 	return 0;

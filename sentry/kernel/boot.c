@@ -384,6 +384,10 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	if (boot_host_collect(config, state, &b->host) < 0 || open_strace(b) < 0)
 		return EXIT_OURS;
 	confine_files(b);
+	log_info("namespaces: user %d mount %d pid %d net %d ipc %d %s", state->user_ns, state->mount_ns,
+		 state->pid_ns, state->net_ns, state->ipc_ns, state->ns_reason);
+	log_info("root view: %s; Landlock: %s", state->root_view ? "yes" : state->root_view_reason,
+		 state->landlock ? "yes" : state->landlock_reason);
 	if (make_memory(b) < 0 || safecopy_init() < 0 || start_platform(b) < 0 ||
 	    make_kernel(b) < 0 || confine(b) < 0 || start_threads(b) < 0)
 		return EXIT_OURS;

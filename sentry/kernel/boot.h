@@ -19,6 +19,7 @@ enum { EXIT_OURS = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127, EXIT_SI
 /* What was collected from the host before confinement. */
 struct boot_host {
 	int root_fd;		/* the guest root's host directory */
+	int proc_fd;		/* the host's /proc, or a new one of our PID namespace; for the platform */
 	int overlay_fd;		/* OVERLAY_SELF, OVERLAY_DIR: an unlinked file; else -1 */
 	char *cpuinfo;
 	u64 memory;		/* bytes of the host */

@@ -112,8 +112,9 @@ static int open_root(const struct run_config *config, struct confine_state *stat
 		snprintf(state->root_view_reason, sizeof(state->root_view_reason),
 			 "--overlay=none shares the root itself");
 	} else if (confine_root_view(config, state) == 0) {
-		root = "/";
+		root = CONFINE_VIEW;
 	}
+	host->proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	host->root_fd = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (host->root_fd < 0)
 		return boot_error(-errno, "--rootfs takes a folder that holds a root file system",
@@ -158,6 +159,8 @@ size_t boot_host_paths(const struct run_config *config, const struct boot_host *
 	size_t n = 0;
 
 	paths[n++] = (struct confine_path){ host->root_fd, config->overlay == OVERLAY_NONE };
+	if (host->proc_fd >= 0)
+		paths[n++] = (struct confine_path){ host->proc_fd, false };
 	if (host->cwd_fd >= 0)
 		paths[n++] = (struct confine_path){ host->cwd_fd, false };
 	for (int i = 0; i < config->mount_count; i++)
