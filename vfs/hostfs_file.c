@@ -438,7 +438,9 @@ ssize_t hostfs_getxattr(struct inode *inode, const char *name, void *dst, size_t
 	struct hostfs_fd *fd;
 	ssize_t n;
 
-	if (!strncmp(name, XATTR_SYSTEM_PREFIX, XATTR_SYSTEM_PREFIX_LEN))
+	if (strncmp(name, XATTR_USER_PREFIX, XATTR_USER_PREFIX_LEN) != 0 &&
+	    strncmp(name, XATTR_TRUSTED_PREFIX, XATTR_TRUSTED_PREFIX_LEN) != 0 &&
+	    strncmp(name, XATTR_SECURITY_PREFIX, XATTR_SECURITY_PREFIX_LEN) != 0)
 		return -EOPNOTSUPP;
 	if (!has_xattrs(inode) || hi->hidden || !xattr_shown(name))
 		return -ENODATA;
@@ -485,7 +487,10 @@ int hostfs_removexattr(struct inode *inode, const char *name)
 	err = xattr_fd(inode, &fd);
 	if (err)
 		return err;
+	/* Without the right to remove it the host says so before it says that there is none. */
 	err = host_fremovexattr(fd->fd, name);
+	if (err == -EPERM && host_fgetxattr(fd->fd, name, NULL, 0) == -ENODATA)
+		err = -ENODATA;
 	hostfs_fd_put(fd);
 	return err;
 }

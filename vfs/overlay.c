@@ -1,6 +1,7 @@
 #include "vfs/overlay_internal.h"
 #include "base/log.h"
 #include <fcntl.h>
+#include <linux/xattr.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -292,10 +293,24 @@ static ssize_t ovl_readlink(struct inode *inode, char *dst, size_t size)
 	return real->ops->readlink ? real->ops->readlink(real, dst, size) : -EINVAL;
 }
 
+/* The upper layer may store any name; the guest sees Linux's namespaces alone. */
+static bool known_xattr(const char *name)
+{
+	static const char *const prefixes[] = { XATTR_USER_PREFIX, XATTR_TRUSTED_PREFIX,
+						XATTR_SECURITY_PREFIX };
+
+	for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++)
+		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+			return true;
+	return false;
+}
+
 static ssize_t ovl_getxattr(struct inode *inode, const char *name, void *dst, size_t size)
 {
 	struct inode *real = ovl_real(ovl(inode));
 
+	if (!known_xattr(name))
+		return -EOPNOTSUPP;
 	return real->ops->getxattr ? real->ops->getxattr(real, name, dst, size) : -EOPNOTSUPP;
 }
 
@@ -310,7 +325,7 @@ static int ovl_setxattr(struct inode *inode, const char *name, const void *value
 			int flags)
 {
 	struct inode *upper;
-	int err = ovl_copy_up(ovl(inode), true);
+	int err = known_xattr(name) ? ovl_copy_up(ovl(inode), true) : -EOPNOTSUPP;
 
 	if (err)
 		return err;
