@@ -1,7 +1,5 @@
 #include "base/host_term.h"
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -48,12 +46,9 @@ ssize_t host_term_write(int fd, const void *src, size_t len)
 	return n < 0 ? -errno : n;
 }
 
-void host_term_allow_stops(void)
+bool host_term_nonblocking(int fd)
 {
-	sigset_t set;
+	int flags = fcntl(fd, F_GETFL);
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGTTIN);
-	sigaddset(&set, SIGTTOU);
-	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	return flags >= 0 && (flags & O_NONBLOCK);
 }

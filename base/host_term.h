@@ -28,7 +28,6 @@ int host_term_get_size(int fd, struct host_term_size *ret);
 int host_term_reopen(int fd);
 ssize_t host_term_read(int fd, void *dst, size_t len);
 ssize_t host_term_write(int fd, const void *src, size_t len);
-/* The calling thread lets the job-control signals of terminal access stop the process. */
-void host_term_allow_stops(void);
+bool host_term_nonblocking(int fd); /* O_NONBLOCK is set */
 
 #endif

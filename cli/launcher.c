@@ -106,8 +106,8 @@ int launcher_run(struct run_config *config, void (*on_start)(pid_t sentry, void 
 		close(go[1]);
 	}
 	code = wait_for_sentry(pid);
-	if (have_tty) {
-		/* We may be in the background by now; that must not stop us. */
+	/* In the background the terminal is somebody else's, and its settings too. */
+	if (have_tty && tcgetpgrp(0) == getpgrp()) {
 		signal(SIGTTOU, SIG_IGN);
 		tcsetattr(0, TCSADRAIN, &saved);
 	}

@@ -18,6 +18,7 @@ struct host_tty {
 	struct kernel *kernel;
 	struct tty *tty; /* a reference */
 	int host_fd;	 /* borrowed */
+	bool nonblocking; /* host_fd is our own open file description */
 	int event_fd;	 /* wakes the relay thread */
 	pthread_t thread;
 	struct waiter waiter;
@@ -26,17 +27,21 @@ struct host_tty {
 	u8 in[RELAY_BUFFER], out[RELAY_BUFFER];
 	u32 in_off, in_len, out_off, out_len;
 	bool gone; /* the host terminal hung up */
+	struct host_term_settings raw; /* the host terminal's, while it is ours */
+	struct ktermios copied;	       /* what the pty was given */
+	u64 retry_ns; /* in the background: when to try the terminal again; 0: it is ours */
 };
 
 /* For host_tty_restore, which may run in a signal handler: the one terminal of this process. */
 static struct host_term_settings saved;
-static _Atomic int saved_fd = -1; /* >= 0: its settings are to be restored */
+static _Atomic int saved_fd = -1;      /* >= 0: its settings are to be restored */
+static _Atomic bool background; /* the terminal is another job's now: hands off */
 
 void host_tty_restore(void)
 {
 	int fd = atomic_exchange(&saved_fd, -1);
 
-	if (fd >= 0)
+	if (fd >= 0 && !atomic_load(&background))
 		host_term_set(fd, &saved, false);
 }
 
@@ -49,6 +54,40 @@ static void kick(struct host_tty *h)
 static void on_master_ready(struct waiter *w, u32 events)
 {
 	kick(w->arg);
+}
+
+static void copy_settings(struct host_tty *h)
+{
+	struct tty *t = h->tty;
+
+	tty_lock(t);
+	t->termios.c_iflag = saved.iflag;
+	t->termios.c_oflag = saved.oflag;
+	t->termios.c_cflag = (saved.cflag & ~(u32)(CSIZE | PARENB | CLOCAL)) | CS8 | CREAD;
+	t->termios.c_lflag = saved.lflag;
+	memcpy(t->termios.c_cc, saved.keys, sizeof(t->termios.c_cc));
+	h->copied = t->termios;
+	tty_unlock(t);
+}
+
+/*
+ * The terminal becomes ours. The shell that started us in the background was editing its command
+ * line then, so what was saved at the start may be its editor's settings: these are the right ones.
+ */
+static void take_settings(struct host_tty *h)
+{
+	struct host_term_settings now;
+	bool untouched;
+
+	if (host_term_get(h->host_fd, &now) || !memcmp(&now, &h->raw, sizeof(now)))
+		return;
+	atomic_store(&saved_fd, -1);
+	saved = now;
+	tty_lock(h->tty);
+	untouched = !memcmp(&h->copied, &h->tty->termios, sizeof(h->copied));
+	tty_unlock(h->tty);
+	if (untouched)
+		copy_settings(h);
 }
 
 /* The host side passes every byte untouched; output processing too is the guest's pty's. */
@@ -64,6 +103,8 @@ static void set_raw(struct host_tty *h)
 	raw.keys[VTIME] = 0;
 	atomic_store(&saved_fd, h->host_fd);
 	host_term_set(h->host_fd, &raw, false);
+	/* as the terminal keeps it */
+	host_term_get(h->host_fd, &h->raw);
 }
 
 static void terminal_gone(struct host_tty *h)
@@ -104,35 +145,52 @@ static void write_host(struct host_tty *h)
 		terminal_gone(h);
 }
 
-/* True: try again only after a pause (we are a background job that may not read). */
-static bool read_host(struct host_tty *h, short revents)
+/*
+ * We block the job-control signals, so in the background (`minisentry ... &`) a read fails with EIO
+ * instead of stopping us. Then the terminal is left alone, settings too, until a later try succeeds.
+ */
+static void read_host(struct host_tty *h, short revents)
 {
 	ssize_t n = host_term_read(h->host_fd, h->in, sizeof(h->in));
+	bool refused = n == -EIO && !(revents & POLLHUP);
 
+	h->retry_ns = refused ? clock_monotonic_ns() + RETRY_NS : 0;
+	atomic_store(&background, refused);
 	if (n > 0) {
 		h->in_off = 0;
 		h->in_len = (u32)n;
-	} else if (n == 0 || (n != -EAGAIN && n != -EINTR && (n != -EIO || (revents & POLLHUP)))) {
+	} else if (n != -EAGAIN && n != -EINTR && !refused) {
 		terminal_gone(h);
 	}
-	return n == -EIO;
 }
 
-/* One wait and what became possible. pause: leave the terminal's input alone for a while. */
-static void relay_step(struct host_tty *h, bool *pause)
+/* Makes the terminal raw once it is ours. */
+static void want_raw(struct host_tty *h)
+{
+	/* on a blocking descriptor the probe could block: then the foreground is assumed */
+	if (h->nonblocking && h->in_len == 0)
+		read_host(h, 0);
+	if (h->gone || h->retry_ns)
+		return;
+	atomic_store(&h->make_raw, false);
+	take_settings(h);
+	set_raw(h);
+}
+
+/* One wait and what became possible. */
+static void relay_step(struct host_tty *h)
 {
 	struct pollfd fds[2] = { { .fd = h->host_fd }, { .fd = h->event_fd, .events = POLLIN } };
-	bool paused = *pause;
+	bool may_read = h->in_len == 0 && !h->retry_ns;
 	u64 unused;
 
-	*pause = false;
-	if (h->in_len == 0 && !paused)
+	if (may_read)
 		fds[0].events |= POLLIN;
 	if (h->out_off < h->out_len)
 		fds[0].events |= POLLOUT;
-	if (!fds[0].events)
+	if (!fds[0].events && !h->retry_ns)
 		fds[0].fd = -1;
-	if (host_poll(fds, 2, paused ? RETRY_NS : -1) < 0)
+	if (host_poll(fds, 2, h->retry_ns ? RETRY_NS : -1) < 0)
 		return;
 	if (fds[1].revents & POLLIN) {
 		host_eventfd_read(h->event_fd, &unused);
@@ -140,9 +198,11 @@ static void relay_step(struct host_tty *h, bool *pause)
 	}
 	if (fds[0].revents & POLLOUT)
 		write_host(h);
-	if (h->in_len == 0 && !paused && !h->gone && (fds[0].revents & (POLLIN | POLLHUP | POLLERR)))
-		*pause = read_host(h, fds[0].revents);
-	else if (!h->gone && (fds[0].revents & (POLLHUP | POLLERR)) && !(fds[0].revents & POLLIN))
+	if (h->gone)
+		return;
+	if (may_read && (fds[0].revents & (POLLIN | POLLHUP | POLLERR)))
+		read_host(h, fds[0].revents);
+	else if ((fds[0].revents & (POLLHUP | POLLERR)) && (h->retry_ns || !(fds[0].revents & POLLIN)))
 		terminal_gone(h);
 }
 
@@ -169,34 +229,20 @@ static void drain(struct host_tty *h)
 static void *relay_thread(void *arg)
 {
 	struct host_tty *h = arg;
-	bool pause = false;
 
-	/* When we are in the background, touching the terminal stops the whole process, as any program. */
-	host_term_allow_stops();
 	while (!h->gone && !atomic_load(&h->stop)) {
-		if (atomic_exchange(&h->make_raw, false))
-			set_raw(h);
+		if (h->retry_ns && clock_monotonic_ns() >= h->retry_ns) {
+			h->retry_ns = 0;
+			atomic_store(&h->make_raw, true); /* another program may have changed it meanwhile */
+		}
+		if (atomic_load(&h->make_raw) && !h->retry_ns)
+			want_raw(h);
 		move_input(h);
 		take_output(h);
-		relay_step(h, &pause);
+		relay_step(h);
 	}
 	drain(h);
 	return NULL;
-}
-
-static void copy_settings(struct tty *t, int host_fd)
-{
-	struct host_term_size size;
-
-	tty_lock(t);
-	t->termios.c_iflag = saved.iflag;
-	t->termios.c_oflag = saved.oflag;
-	t->termios.c_cflag = (saved.cflag & ~(u32)(CSIZE | PARENB | CLOCAL)) | CS8 | CREAD;
-	t->termios.c_lflag = saved.lflag;
-	memcpy(t->termios.c_cc, saved.keys, sizeof(t->termios.c_cc));
-	if (host_term_get_size(host_fd, &size) == 0)
-		t->winsize = (struct winsize){ size.rows, size.columns, size.width, size.height };
-	tty_unlock(t);
 }
 
 int host_tty_reopen(int fd)
@@ -218,11 +264,13 @@ int host_tty_start(struct kernel *k, int host_fd, const struct cred *cred, struc
 		return -ENOMEM;
 	h->kernel = k;
 	h->host_fd = host_fd;
+	h->nonblocking = host_term_nonblocking(host_fd);
 	h->event_fd = host_eventfd();
 	err = h->event_fd < 0 ? h->event_fd : tty_new(k, cred, &h->tty);
 	if (err)
 		goto fail;
-	copy_settings(h->tty, host_fd);
+	copy_settings(h);
+	host_tty_resize(h);
 	tty_set_console(h->tty);
 	atomic_store(&h->make_raw, true);
 	h->waiter = (struct waiter){ .events = EPOLLIN | EPOLLOUT, .fn = on_master_ready, .arg = h };
@@ -273,7 +321,7 @@ void host_tty_resize(struct host_tty *h)
 void host_tty_resume(struct host_tty *h)
 {
 	atomic_store(&h->make_raw, true);
-	kick(h);
+	kick(h); /* the thread's next try, at the latest a moment from now, notices */
 	host_tty_resize(h);
 }
 
