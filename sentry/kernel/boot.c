@@ -13,6 +13,7 @@
 #include "tmpfs/tmpfs.h"
 #include "vfs/hostfs.h"
 #include <fcntl.h>
+#include <limits.h>
 #include <malloc.h>
 #include <sched.h>
 #include <stdio.h>
@@ -380,6 +381,8 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	prctl(PR_SET_NAME, "minisentry");
 	/* Left alone, malloc counts the host's cpus, by files that the filter refuses. */
 	mallopt(M_ARENA_MAX, MALLOC_ARENAS);
+	/* Nor may it shrink an arena: it would read /proc/sys/vm/overcommit_memory first. */
+	mallopt(M_TRIM_THRESHOLD, INT_MAX);
 	supervise_block_signals();
 	if (boot_host_collect(config, state, &b->host) < 0 || open_strace(b) < 0)
 		return EXIT_OURS;
