@@ -237,9 +237,11 @@ void platform_switch(struct platform_context *ctx, struct user_regs_struct *regs
 		return;
 	}
 	start = host_clock_ns(CLOCK_MONOTONIC);
+	atomic_store_explicit(&ctx->entered_ns, start, memory_order_relaxed);
 	ctx->platform->ops->run(ctx, regs, ret_stop);
 	atomic_store(&ctx->in_guest, false);
 	used = host_clock_ns(CLOCK_MONOTONIC) - start;
+	atomic_store_explicit(&ctx->entered_ns, 0, memory_order_relaxed);
 	atomic_fetch_add_explicit(&ctx->wall_ns, used, memory_order_relaxed);
 	atomic_fetch_add_explicit(&ctx->as->wall_ns, used, memory_order_relaxed);
 	regs->cs = USER_CS;
@@ -274,16 +276,36 @@ int platform_set_xstate(struct platform_context *ctx, const void *buf, size_t si
 	return ctx->platform->ops->set_xstate(ctx, buf, MIN(size, ctx->platform->xstate.size));
 }
 
+/* Time since ctx entered guest code, if it is there. */
+static u64 running_ns(struct platform_context *ctx, u64 now)
+{
+	u64 entered = atomic_load_explicit(&ctx->entered_ns, memory_order_relaxed);
+
+	return entered && entered < now ? now - entered : 0;
+}
+
 /*
  * A thread's CPU clock is readable only within its process, a process's from
  * anywhere: the process's time is divided as the contexts' time in guest code is.
  */
 u64 platform_context_cpu_ns(struct platform_context *ctx)
 {
-	u64 mine = atomic_load_explicit(&ctx->wall_ns, memory_order_relaxed);
-	u64 all = atomic_load_explicit(&ctx->as->wall_ns, memory_order_relaxed);
-	u64 cpu = as_cpu_ns(ctx->as);
+	struct platform_as *as = ctx->as;
+	u64 now = host_clock_ns(CLOCK_MONOTONIC);
+	u64 running = running_ns(ctx, now);
+	u64 mine = atomic_load_explicit(&ctx->wall_ns, memory_order_relaxed) + running;
+	u64 all = atomic_load_explicit(&as->wall_ns, memory_order_relaxed);
+	u64 cpu = as_cpu_ns(as);
+	struct platform_context *c;
 
+	/* The lock is held while the mapper works; without it the other contexts' last stops must do. */
+	if (mutex_trylock(&as->lock)) {
+		list_for_each(c, &as->contexts, node)
+			all += running_ns(c, now);
+		mutex_unlock(&as->lock);
+	} else {
+		all += running;
+	}
 	if (cpu == 0 || cpu >= all)
 		return mine;
 	return (u64)((unsigned __int128)cpu * mine / all);

@@ -178,7 +178,8 @@ struct platform_context {
 	u64 stub_addr;		 /* immutable: the slot in the stub */
 	_Atomic bool interrupted; /* sticky until platform_switch sees it */
 	_Atomic bool in_guest;	 /* a signal reaches it */
-	_Atomic u64 wall_ns;
+	_Atomic u64 wall_ns;	 /* time in guest code, up to the last stop */
+	_Atomic u64 entered_ns;	 /* since when it is in guest code; 0: it is not */
 	/* owner thread only */
 	u32 uc;		      /* offset of the current ucontext, validated */
 	bool dead;
