@@ -70,7 +70,8 @@ static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 wan
 		limit = MIN(want_end, page_up_nofail(d->size));
 		if (e)
 			limit = MIN(limit, e->node.key);
-		len = MIN(fault_window(d, page), limit - page);
+		len = fault_window(d, page);
+		len = MIN(len, limit - page);
 		n = data_fill_hole(d, page, len, PGALLOC_ALLOCATE);
 		if (n < 0)
 			goto out;

@@ -229,6 +229,7 @@ static s64 pipe_to_file(struct task *t, struct file *in, struct file *out, u64 *
 static s64 file_to_pipe(struct task *t, struct file *in, u64 *in_pos, struct file *out, u64 len,
 			bool nonblock)
 {
+	size_t room;
 	char *buf;
 	s64 n = 0;
 
@@ -238,7 +239,8 @@ static s64 file_to_pipe(struct task *t, struct file *in, u64 *in_pos, struct fil
 		if (n < 0)
 			return n;
 	}
-	len = MIN(len, MIN(BOUNCE_SIZE, MAX(pipe_room(out), 1u)));
+	room = pipe_room(out); /* another writer may have filled it again */
+	len = MIN(len, MIN(BOUNCE_SIZE, MAX(room, 1u)));
 	buf = malloc(len);
 	if (!buf)
 		return -ENOMEM;

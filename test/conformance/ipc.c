@@ -1,0 +1,291 @@
+/* System V shared memory, process_vm_readv and process_vm_writev, sealed memfds. */
+#include "conf.h"
+#include <linux/memfd.h>
+#include <sys/ipc.h>
+#include <sys/shm.h>
+#include <sys/uio.h>
+
+#define PG 4096UL
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#define MFD_EXEC 0x0010U
+#endif
+#define SEAL_EXEC 0x0020
+
+static int segment(size_t size)
+{
+	return OK(shmget(IPC_PRIVATE, size, IPC_CREAT | 0600));
+}
+
+CASE(shm_shared_with_child)
+{
+	int id = segment(3 * PG);
+	char *p = OK(shmat(id, NULL, 0));
+	struct shmid_ds ds;
+
+	CHECK_EQ(p[0], 0);
+	if (!fork()) {
+		strcpy(p + PG, "from the child");
+		_exit(0);
+	}
+	wait(NULL);
+	CHECK_STR(p + PG, "from the child");
+	OK(shmctl(id, IPC_STAT, &ds));
+	CHECK_EQ(ds.shm_segsz, 3 * PG);
+	CHECK_EQ(ds.shm_nattch, 1);
+	CHECK_EQ(ds.shm_cpid, getpid());
+	OK(shmdt(p));
+	OK(shmctl(id, IPC_RMID, NULL));
+}
+CASE(shm_counts_attaches)
+{
+	int id = segment(PG);
+	char *a = OK(shmat(id, NULL, 0)), *b = OK(shmat(id, NULL, SHM_RDONLY));
+	struct shmid_ds ds;
+	pid_t pid;
+	int go[2];
+	char c;
+
+	a[0] = 'x';
+	CHECK_EQ(b[0], 'x');
+	OK(pipe(go));
+	pid = fork();
+	if (!pid) {
+		close(go[1]);
+		_exit(read(go[0], &c, 1) == 0 ? 0 : 1);
+	}
+	close(go[0]);
+	OK(shmctl(id, IPC_STAT, &ds));
+	CHECK_EQ(ds.shm_nattch, 4);
+	close(go[1]);
+	conf_join(pid);
+	OK(shmdt(b));
+	OK(shmctl(id, IPC_STAT, &ds));
+	CHECK_EQ(ds.shm_nattch, 1);
+	OK(shmdt(a));
+	OK(shmctl(id, IPC_RMID, NULL));
+}
+CASE(shm_lives_until_last_detach)
+{
+	int id = segment(PG);
+	char *p = OK(shmat(id, NULL, 0));
+	struct shmid_ds ds;
+
+	OK(shmctl(id, IPC_RMID, NULL));
+	p[0] = 1;
+	OK(shmctl(id, IPC_STAT, &ds));
+	CHECK_EQ(ds.shm_perm.mode & 01000, 01000);
+	OK(shmdt(p));
+	CHECK_ERR(shmctl(id, IPC_STAT, &ds), EINVAL);
+}
+CASE(shm_keys)
+{
+	key_t key = 0x4d530000 | (getpid() & 0xffff);
+	int id;
+
+	CHECK_ERR(shmget(key, PG, 0), ENOENT);
+	id = OK(shmget(key, PG, IPC_CREAT | 0600));
+	CHECK_EQ(shmget(key, PG, IPC_CREAT | 0600), id);
+	CHECK_EQ(shmget(key, 0, 0), id);
+	CHECK_ERR(shmget(key, PG, IPC_CREAT | IPC_EXCL | 0600), EEXIST);
+	CHECK_ERR(shmget(key, 2 * PG, 0), EINVAL);
+	OK(shmctl(id, IPC_RMID, NULL));
+	CHECK_ERR(shmget(key, PG, 0), ENOENT);
+	CHECK_ERR(shmget(key, 0, IPC_CREAT | 0600), EINVAL);
+}
+CASE(shm_errors)
+{
+	int id = segment(PG);
+	char *p;
+
+	CHECK_ERR((long)shmat(-1, NULL, 0), EINVAL);
+	CHECK_ERR((long)shmat(id, (void *)1, 0), EINVAL);
+	CHECK_ERR(shmdt((void *)PG), EINVAL);
+	CHECK_ERR(shmctl(id, 9999, NULL), EINVAL);
+	CHECK_ERR(shmctl(id, IPC_STAT, (void *)1), EFAULT);
+	p = OK(shmat(id, NULL, SHM_RDONLY));
+	CHECK_ERR(mprotect(p, PG, PROT_READ | PROT_WRITE), EACCES);
+	CHECK_ERR(shmdt(p + 1), EINVAL);
+	OK(shmdt(p));
+	CHECK_ERR(shmdt(p), EINVAL);
+	OK(shmctl(id, IPC_RMID, NULL));
+}
+CASE(shm_detach_after_partial_unmap)
+{
+	int id = segment(4 * PG);
+	char *p = OK(shmat(id, NULL, 0));
+
+	OK(munmap(p + PG, PG));
+	OK(shmdt(p));
+	CHECK_ERR(msync(p, PG, MS_ASYNC), ENOMEM);
+	CHECK_ERR(msync(p + 2 * PG, PG, MS_ASYNC), ENOMEM);
+	OK(shmctl(id, IPC_RMID, NULL));
+}
+
+/* ---- other processes' memory ---- */
+
+static char remote_text[64];
+
+CASE(process_vm_read_and_write)
+{
+	int ready[2], go[2];
+	char buf[64] = "", c;
+	struct iovec local = { buf, 6 }, remote = { remote_text, 6 };
+	pid_t pid;
+
+	OK(pipe(ready));
+	OK(pipe(go));
+	pid = OK(fork());
+	if (!pid) {
+		strcpy(remote_text, "child");
+		if (write(ready[1], "x", 1) != 1 || read(go[0], &c, 1) != 1)
+			_exit(1);
+		_exit(strcmp(remote_text, "PARENT") ? 2 : 0);
+	}
+	CHECK_EQ(read(ready[0], &c, 1), 1);
+	CHECK_EQ(process_vm_readv(pid, &local, 1, &remote, 1, 0), 6);
+	CHECK_STR(buf, "child");
+	strcpy(buf, "PARENT");
+	local.iov_len = remote.iov_len = 7;
+	CHECK_EQ(process_vm_writev(pid, &local, 1, &remote, 1, 0), 7);
+	CHECK_EQ(write(go[1], "x", 1), 1);
+	conf_join(pid);
+	CHECK_STR(remote_text, "");
+}
+CASE(process_vm_partial_and_errors)
+{
+	char *p = mmap(NULL, 2 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char buf[2 * PG];
+	struct iovec local = { buf, 2 * PG }, remote = { p, 2 * PG };
+
+	OK(munmap(p + PG, PG));
+	memset(p, 'a', PG);
+	CHECK_EQ(process_vm_readv(getpid(), &local, 1, &remote, 1, 0), PG);
+	CHECK_EQ(buf[PG - 1], 'a');
+	remote.iov_base = p + PG;
+	CHECK_ERR(process_vm_readv(getpid(), &local, 1, &remote, 1, 0), EFAULT);
+	CHECK_ERR(process_vm_readv(getpid(), &local, 1, &remote, 1, 1), EINVAL);
+	CHECK_ERR(process_vm_readv(0x7ffffff0, &local, 1, &remote, 1, 0), ESRCH);
+	CHECK_ERR(process_vm_readv(getpid(), &local, 2000, &remote, 1, 0), EINVAL);
+	local.iov_len = 0;
+	CHECK_EQ(process_vm_readv(getpid(), &local, 1, &remote, 1, 0), 0);
+	OK(mprotect(p, PG, PROT_READ));
+	local = (struct iovec){ buf, 1 };
+	remote = (struct iovec){ p, 1 };
+	CHECK_ERR(process_vm_writev(getpid(), &local, 1, &remote, 1, 0), EFAULT);
+}
+CASE(process_vm_needs_permission)
+{
+	struct iovec local = { remote_text, 1 }, remote = local;
+	pid_t parent = getpid(), pid;
+
+	if (geteuid() != 0)
+		SKIP("needs root to become another user");
+	pid = OK(fork());
+	if (!pid) {
+		if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+			_exit(3);
+		if (process_vm_readv(parent, &local, 1, &remote, 1, 0) != -1)
+			_exit(1);
+		_exit(errno == EPERM ? 0 : 2);
+	}
+	conf_join(pid);
+}
+
+/* ---- memfd ---- */
+
+CASE(memfd_seals_and_mappings)
+{
+	int fd = OK(memfd_create("m", MFD_ALLOW_SEALING));
+	char *shared, *private;
+
+	OK(ftruncate(fd, PG));
+	shared = OK(mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+	shared[0] = 's';
+	CHECK_ERR(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), EBUSY);
+	OK(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE));
+	shared[1] = 't'; /* the old mapping goes on */
+	CHECK_ERR(pwrite(fd, "x", 1, 0), EPERM);
+	CHECK_ERR((long)mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), EPERM);
+	OK(munmap(shared, PG));
+	OK(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE));
+	shared = OK(mmap(NULL, PG, PROT_READ, MAP_SHARED, fd, 0));
+	CHECK_EQ(shared[1], 't');
+	CHECK_ERR(mprotect(shared, PG, PROT_READ | PROT_WRITE), EACCES);
+	private = OK(mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0));
+	private[0] = 'p';
+	CHECK_EQ(shared[0], 's');
+	OK(fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL));
+	CHECK_ERR(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), EPERM);
+}
+CASE(memfd_flags_and_names)
+{
+	char name[300], link[64], text[300];
+	struct stat st;
+	int fd;
+
+	CHECK_ERR(memfd_create("x", 0x100), EINVAL);
+	memset(name, 'n', sizeof(name));
+	name[250] = 0;
+	CHECK_ERR(memfd_create(name, 0), EINVAL);
+	name[249] = 0;
+	close(OK(memfd_create(name, 0)));
+	CHECK_ERR(memfd_create((char *)1, 0), EFAULT);
+	fd = OK(memfd_create("a name", MFD_CLOEXEC));
+	CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	CHECK_EQ(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDWR);
+	CHECK_EQ(fcntl(fd, F_GET_SEALS), F_SEAL_SEAL);
+	OK(fstat(fd, &st));
+	CHECK_EQ(st.st_mode, S_IFREG | 0777);
+	CHECK_EQ(st.st_nlink, 0);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	memset(text, 0, sizeof(text));
+	OK(readlink(link, text, sizeof(text) - 1));
+	CHECK_STR(text, "/memfd:a name (deleted)");
+	/* A reopened memfd is another open file of the same data. */
+	CHECK_EQ(write(fd, "data", 4), 4);
+	int again = OK(open(link, O_RDONLY));
+	CHECK_EQ(read(again, text, 10), 4);
+	CHECK_ERR(write(again, "x", 1), EBADF);
+}
+CASE(memfd_exec_seal)
+{
+	int fd = memfd_create("x", MFD_NOEXEC_SEAL);
+	struct stat st;
+
+	if (fd < 0 && errno == EINVAL)
+		SKIP("kernel without MFD_NOEXEC_SEAL");
+	OK(fstat(fd, &st));
+	CHECK_EQ(st.st_mode & 07777, 0666);
+	CHECK_EQ(fcntl(fd, F_GET_SEALS), SEAL_EXEC);
+	CHECK_ERR(fchmod(fd, 0777), EPERM);
+	OK(fchmod(fd, 0600));
+	CHECK_ERR(memfd_create("x", MFD_NOEXEC_SEAL | MFD_EXEC), EINVAL);
+	fd = OK(memfd_create("x", MFD_EXEC | MFD_ALLOW_SEALING));
+	OK(fcntl(fd, F_ADD_SEALS, SEAL_EXEC));
+	/* An executable that must stay one cannot change any more either. */
+	CHECK_EQ(fcntl(fd, F_GET_SEALS),
+		 SEAL_EXEC | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE);
+}
+CASE(memfd_executes)
+{
+	char link[64], *argv[] = { "true", NULL }, *envp[] = { NULL };
+	int fd = OK(memfd_create("prog", 0)), src = OK(open("/bin/true", O_RDONLY));
+	char buf[65536];
+	ssize_t n;
+	pid_t pid;
+
+	while ((n = read(src, buf, sizeof(buf))) > 0)
+		CHECK_EQ(write(fd, buf, n), n);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	/* Nobody may hold it open for writing. */
+	int ro = OK(open(link, O_RDONLY | O_CLOEXEC));
+	close(fd);
+	pid = OK(fork());
+	if (!pid) {
+		fexecve(ro, argv, envp);
+		_exit(100 + errno % 28);
+	}
+	conf_join(pid);
+}
+CONF_MAIN
