@@ -20,6 +20,7 @@ struct image_map {
 	struct mm_limits limits;
 	struct mappable *mappable;
 	const char *name;
+	u64 memory_limit; /* more bss than the guest has memory is refused, as Linux's accounting does */
 };
 
 static int map_anon(const struct image_map *im, u64 start, u64 end, int prot)
@@ -30,7 +31,7 @@ static int map_anon(const struct image_map *im, u64 start, u64 end, int prot)
 				     .flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
 				     .max_prot = PROT_READ | PROT_WRITE | PROT_EXEC,
 				     .limits = im->limits };
-	s64 r = mm_mmap(im->mm, &args);
+	s64 r = end - start > im->memory_limit ? -ENOMEM : mm_mmap(im->mm, &args);
 
 	return r < 0 ? (int)r : 0;
 }
@@ -105,7 +106,9 @@ static int image_mappable(struct file *f, struct mappable **ret)
 /* Maps all segments of an image at bias. */
 static int map_image(struct exec *e, const struct elf_image *image, u64 bias)
 {
-	struct image_map im = { .mm = e->mm, .limits = e->req.limits };
+	struct image_map im = { .mm = e->mm,
+				.limits = e->req.limits,
+				.memory_limit = e->req.kernel->memory_limit };
 	char *name = malloc(PATH_MAX);
 	int r;
 
