@@ -3,8 +3,8 @@
 
 /* What one fault brings in: anonymous memory is only reserved, so it costs little. */
 #define ANON_WINDOW HUGE_PAGE_SIZE
-#define FILE_WINDOW_MIN (256UL << 10)
-#define FILE_WINDOW_MAX (2UL << 20)
+/* A mappable answers with what is at hand in it. */
+#define FILE_WINDOW HUGE_PAGE_SIZE
 /* Kept free in the memory file beside a window, for the next windows of the same vma. */
 #define GROWTH_ROOM (8UL << 20)
 
@@ -226,11 +226,7 @@ static int back_file(struct mm *mm, const struct vma *v, struct pma *old, u64 pa
 	struct pma value;
 	int err;
 
-	if (page == mm->file_next)
-		mm->file_window = MIN(mm->file_window * 2, FILE_WINDOW_MAX);
-	else
-		mm->file_window = FILE_WINDOW_MIN;
-	w = window_in(v, page, mm->file_window);
+	w = window_in(v, page, FILE_WINDOW);
 	if (old) {
 		w.start = MAX(w.start, old->start);
 		w.end = MIN(w.end, old->end);
@@ -251,7 +247,6 @@ static int back_file(struct mm *mm, const struct vma *v, struct pma *old, u64 pa
 	value.end = value.start + mem_range_len(t.range);
 	ASSERT(w.start <= value.start && value.start <= page && page < value.end &&
 	       value.end <= w.end);
-	mm->file_next = value.end;
 	err = backing_install(mm, v, &value, map_now);
 	if (err < 0)
 		memfile_put(t.file, t.range);
@@ -287,4 +282,48 @@ int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map
 	p = pma_set_find(&mm->pmas, page);
 	*ret = p && p->file ? p : NULL;
 	return 0;
+}
+
+/* Enough for the usual segments of an executable or a library beside the one that faulted. */
+#define SIBLINGS 3
+
+static bool untouched(struct mm *mm, const struct vma *v)
+{
+	struct pma *p = pma_set_seek(&mm->pmas, v->start);
+
+	return v->prot && (!p || p->start >= v->end);
+}
+
+/*
+ * The segments of an image lie side by side and are touched one after the
+ * other: what the cache has of the neighbours goes to the stub in one call.
+ */
+void backing_map_siblings(struct mm *mm, struct vma *v)
+{
+	struct stub_batch b;
+	struct vma *s;
+
+	mutex_assert_held(&mm->active_lock);
+	if (!v->mappable || (v->flags & VMA_SHARED))
+		return;
+	stub_batch_begin(mm, &b);
+	for (int dir = 0; dir < 2; dir++) {
+		s = v;
+		for (int i = 0; i < SIBLINGS; i++) {
+			struct vma *next = dir ? vma_next(s) : vma_prev(s);
+			struct pma *p;
+
+			if (!next || next->mappable != v->mappable ||
+			    (next->flags & VMA_SHARED) ||
+			    (dir ? s->end != next->start : next->end != s->start))
+				break;
+			s = next;
+			if (!untouched(mm, s) || back_file(mm, s, NULL, s->start, false, false) < 0)
+				continue;
+			p = pma_set_find(&mm->pmas, s->start);
+			if (p)
+				stub_batch_map(&b, s, p);
+		}
+	}
+	stub_batch_end(&b);
 }

@@ -10,17 +10,29 @@
 #define COW_WINDOW_MAX HUGE_PAGE_SIZE
 /*
  * Pages of a private file mapping follow the file until they are written, so
- * copying more than is written shows. It is done only for writers that have
- * gone through some pages in order, such as a dynamic linker relocating.
+ * copying more than is written shows. It is done only for images of programs,
+ * which nobody changes in place, and whose data a linker relocates throughout,
+ * and for writers that have gone through some pages in order.
  */
 #define FILE_RUN_LENGTH 4
 #define FILE_WINDOW_MAX (64UL << 10)
 
-static void choose_window(struct mm *mm, u64 page, bool file, u64 low, u64 high, u64 *ret_start,
-			  u64 *ret_end)
+/* Another segment of the same file beside v is executable. */
+static bool is_image(const struct vma *v)
+{
+	const struct vma *s = v;
+
+	for (int i = 0; i < 3 && s && s->mappable == v->mappable; i++, s = vma_prev(s))
+		if (s->prot & PROT_EXEC)
+			return true;
+	return false;
+}
+
+static void choose_window(struct mm *mm, const struct vma *v, u64 page, bool file, u64 low, u64 high,
+			  u64 *ret_start, u64 *ret_end)
 {
 	bool follows = page == mm->cow_next;
-	u64 size = file ? PAGE_SIZE : COW_WINDOW_MIN;
+	u64 size = !file ? COW_WINDOW_MIN : is_image(v) ? FILE_WINDOW_MAX : PAGE_SIZE;
 	u64 start = page & ~(size - 1);
 
 	mm->cow_run = follows ? mm->cow_run + 1 : 0;
@@ -77,7 +89,8 @@ int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_no
 		return -ENOMEM;
 	if (p->owned && pgalloc_exclusive(pgalloc_of(p->file), pma_range(p)))
 		return take_over(mm, v, p, map_now);
-	choose_window(mm, page, !p->owned, MAX(p->start, v->start), MIN(p->end, v->end), &start, &end);
+	choose_window(mm, v, page, !p->owned, MAX(p->start, v->start), MIN(p->end, v->end),
+		      &start, &end);
 	if (p->owned && pgalloc_exclusive(pgalloc_of(p->file), pma_subrange(p, start, end)))
 		return take_over(mm, v, pma_set_isolate(&mm->pmas, p, start, end), map_now);
 	err = copy(mm, v, p, start, end, map_now);

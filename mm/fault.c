@@ -69,6 +69,7 @@ static int fault_locked(struct mm *mm, struct vma *v, u64 page, bool write, bool
 {
 	u8 need = write ? PROT_WRITE : exec ? PROT_EXEC : PROT_READ;
 	struct pma *p = pma_set_find(&mm->pmas, page);
+	bool fresh = !p;
 	int err;
 
 	if (p && (p->host_prot & need))
@@ -79,7 +80,10 @@ static int fault_locked(struct mm *mm, struct vma *v, u64 page, bool write, bool
 		return err;
 	if (!p)
 		return map_zero_window(mm, v, page);
-	return backing_map(mm, v, p, false);
+	err = backing_map(mm, v, p, false);
+	if (err == 0 && fresh)
+		backing_map_siblings(mm, v);
+	return err;
 }
 
 static int fault_signal(int sig, int code, int *ret_sig, int *ret_code)

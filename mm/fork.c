@@ -171,6 +171,40 @@ static int share_pmas(struct mm *parent, struct mm *child)
 	return 0;
 }
 
+/* Beyond this the child fills by faults: most of it would not be touched before an exec. */
+#define PREFAULT_MAX 96
+
+/*
+ * What the parent has mapped, the child is likely to touch: it is mapped in one
+ * hand-over instead of a fault each. Pages of files are asked for again, so that
+ * a truncation under way is not missed. Both active locks held.
+ */
+static void prefault(struct mm *parent, struct mm *child)
+{
+	struct stub_batch b;
+	struct pma *p;
+
+	if (parent->pmas.mapped > PREFAULT_MAX)
+		return;
+	stub_batch_begin(child, &b);
+	for (p = pma_set_first(&parent->pmas); p; p = pma_next(p)) {
+		struct vma *v = p->file && p->host_prot ? vma_set_find(&child->vmas, p->start) : NULL;
+		struct pma *c;
+
+		if (!v || v->end < p->end || (v->flags & VMA_WIPEONFORK))
+			continue;
+		if (v->mappable && !p->owned &&
+		    backing_resolve(child, v, p->start, false, false, &c) < 0)
+			continue;
+		c = pma_set_find(&child->pmas, p->start);
+		if (!c || pma_set_reserve(&child->pmas, PMA_RESERVE) < 0)
+			continue;
+		c = pma_set_isolate(&child->pmas, c, MAX(c->start, p->start), MIN(c->end, p->end));
+		stub_batch_map(&b, v, c);
+	}
+	stub_batch_end(&b);
+}
+
 int mm_fork(struct mm *parent, struct mm **ret_child)
 {
 	struct mm_config config = {
@@ -190,6 +224,8 @@ int mm_fork(struct mm *parent, struct mm **ret_child)
 		mutex_lock(&parent->active_lock);
 		mutex_lock_nested(&child->active_lock);
 		err = share_pmas(parent, child);
+		if (err == 0)
+			prefault(parent, child);
 		mutex_unlock(&child->active_lock);
 		/* Also after a failure: what is marked cow must not be writable. */
 		stub_protect_cow(parent);

@@ -57,7 +57,6 @@ struct mm {
 	struct mm_write_pin *write_pins;
 	u64 cow_next, cow_window;   /* where a sequential writer would break COW next; its window */
 	u32 cow_run;		    /* breaks in sequence so far */
-	u64 file_next, file_window; /* the same for faults on files */
 	u64 spurious_addr;	    /* last fault that found its page mapped, and how often */
 	u32 spurious_count;
 	u64 peak_vm, peak_rss;
@@ -157,6 +156,20 @@ void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed);
 /* Takes the right to write from every pma with cow. */
 void stub_protect_cow(struct mm *mm);
 
+/* Many changes in few hand-overs to the stub. */
+#define STUB_BATCH 64
+struct stub_batch {
+	struct mm *mm;
+	struct platform_op ops[STUB_BATCH];
+	size_t count;
+	bool failed;
+};
+void stub_batch_begin(struct mm *mm, struct stub_batch *b);
+/* Maps p as far as v reaches, unless it is mapped. It counts as mapped at once: no pma may change until the end. */
+void stub_batch_map(struct stub_batch *b, const struct vma *v, struct pma *p);
+/* When anything failed, nothing at all is mapped. */
+void stub_batch_end(struct stub_batch *b);
+
 /* ---- backing (backing.c, cow.c); active_lock held ---- */
 
 /*
@@ -174,6 +187,8 @@ int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map
 		    struct pma **ret);
 /* Maps p in the stub as far as v reaches, with all the rights that both allow. */
 int backing_map(struct mm *mm, const struct vma *v, struct pma *p, bool populate);
+/* After a fault on a file: maps what is at hand of the vmas beside v that map the same file. */
+void backing_map_siblings(struct mm *mm, struct vma *v);
 /* Drops the pmas of [start, end), unmapping them first. only_shared: those of files only. */
 int backing_drop(struct mm *mm, u64 start, u64 end, bool only_shared);
 /* A private copy of p's part around page, or p itself when nobody else has it. */

@@ -1,8 +1,6 @@
 /* The stub's mappings: a cache of the pmas. */
 #include "mm/mm_impl.h"
 
-#define BATCH 64
-
 u8 stub_prot(const struct vma *v, const struct pma *p)
 {
 	u8 prot = v->prot;
@@ -80,14 +78,14 @@ int stub_map_zero(struct mm *mm, u64 start, u64 end, u8 prot)
 	return stub_map(mm, start, end, NULL, 0, prot, false);
 }
 
-struct batch {
-	struct mm *mm;
-	struct platform_op ops[BATCH];
-	size_t count;
-	bool failed;
-};
+void stub_batch_begin(struct mm *mm, struct stub_batch *b)
+{
+	b->mm = mm;
+	b->count = 0;
+	b->failed = false;
+}
 
-static void batch_flush(struct batch *b)
+static void batch_flush(struct stub_batch *b)
 {
 	int err = 0;
 
@@ -98,8 +96,37 @@ static void batch_flush(struct batch *b)
 	b->count = 0;
 }
 
+void stub_batch_end(struct stub_batch *b)
+{
+	batch_flush(b);
+	if (b->failed)
+		stub_drop_all(b->mm);
+}
+
+void stub_batch_map(struct stub_batch *b, const struct vma *v, struct pma *p)
+{
+	struct pma_set *set = &b->mm->pmas;
+	u8 prot = stub_prot(v, p);
+
+	if (!prot || !p->file || p->host_prot || set->mapped >= MM_MAX_HOST_VMAS ||
+	    pma_set_reserve(set, PMA_RESERVE) < 0)
+		return;
+	p = pma_set_isolate(set, p, MAX(p->start, v->start), MIN(p->end, v->end));
+	if (b->count == STUB_BATCH)
+		batch_flush(b);
+	b->ops[b->count++] = (struct platform_op){
+		.kind = PLATFORM_OP_MAP,
+		.addr = p->start,
+		.len = p->end - p->start,
+		.file = p->file,
+		.offset = p->offset,
+		.prot = prot,
+	};
+	pma_set_host_prot(set, p, prot);
+}
+
 /* prot 0: unmap. Contiguous changes of a kind become one. */
-static void batch_add(struct batch *b, u64 start, u64 end, u8 prot)
+static void batch_add(struct stub_batch *b, u64 start, u64 end, u8 prot)
 {
 	struct platform_op *last = b->count ? &b->ops[b->count - 1] : NULL;
 	struct platform_op op = {
@@ -114,17 +141,18 @@ static void batch_add(struct batch *b, u64 start, u64 end, u8 prot)
 		last->len += op.len;
 		return;
 	}
-	if (b->count == BATCH)
+	if (b->count == STUB_BATCH)
 		batch_flush(b);
 	b->ops[b->count++] = op;
 }
 
 void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed)
 {
-	struct batch b = { .mm = mm };
+	struct stub_batch b;
 	struct pma *p, *next;
 
 	mutex_assert_held(&mm->active_lock);
+	stub_batch_begin(mm, &b);
 	for (p = pma_set_seek(&mm->pmas, start); p && p->start < end; p = next) {
 		u64 from = MAX(p->start, start), to = MIN(p->end, end);
 		u8 prot = p->host_prot & allowed;
@@ -145,17 +173,16 @@ void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed)
 		pma_set_host_prot(&mm->pmas, p, prot);
 		next = pma_next(pma_set_merge(&mm->pmas, p));
 	}
-	batch_flush(&b);
-	if (b.failed)
-		stub_drop_all(mm);
+	stub_batch_end(&b);
 }
 
 void stub_protect_cow(struct mm *mm)
 {
-	struct batch b = { .mm = mm };
+	struct stub_batch b;
 	struct pma *p;
 
 	mutex_assert_held(&mm->active_lock);
+	stub_batch_begin(mm, &b);
 	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p)) {
 		if (p->cow && (p->host_prot & PROT_WRITE)) {
 			u8 prot = p->host_prot & (u8)~PROT_WRITE;
@@ -165,7 +192,5 @@ void stub_protect_cow(struct mm *mm)
 		}
 		p = pma_set_merge(&mm->pmas, p);
 	}
-	batch_flush(&b);
-	if (b.failed)
-		stub_drop_all(mm);
+	stub_batch_end(&b);
 }
