@@ -10,7 +10,7 @@ static struct mutex cache_lock = MUTEX_INIT(RANK_DENTRY, "vfs.dcache");
 /* protected by cache_lock */
 static struct dentry *buckets[DCACHE_BUCKETS];
 static struct list lru = LIST_INIT(lru); /* newest first */
-static size_t retained_count;
+static _Atomic size_t retained_count; /* written under cache_lock */
 
 void dcache_lock(void)
 {
@@ -488,7 +488,7 @@ void dcache_trim(void)
 {
 	struct list out;
 
-	if (__atomic_load_n(&retained_count, __ATOMIC_RELAXED) <= DCACHE_MAX)
+	if (atomic_load_explicit(&retained_count, memory_order_relaxed) <= DCACHE_MAX)
 		return;
 	list_init(&out);
 	mutex_lock(&cache_lock);

@@ -62,6 +62,9 @@ static void file_free(struct file *f)
 
 void file_discard(struct file *f)
 {
+	bool last = refs_put(&f->refs);
+
+	ASSERT(last);
 	file_free(f);
 }
 
@@ -173,12 +176,17 @@ static bool ts_before_or_equal(const struct timespec *a, const struct timespec *
 
 void inode_accessed(struct inode *inode)
 {
-	/* A torn read of the times can at worst touch once more or once less. */
+	struct timespec now;
+
+	MUTEX_GUARD(&inode->attr_lock);
 	if (!ts_before_or_equal(&inode->atime, &inode->mtime) &&
-	    !ts_before_or_equal(&inode->atime, &inode->ctime) &&
-	    vfs_now().tv_sec - inode->atime.tv_sec < 24 * 3600)
+	    !ts_before_or_equal(&inode->atime, &inode->ctime)) {
+		now = vfs_now();
+		if (now.tv_sec - inode->atime.tv_sec >= 24 * 3600)
+			inode->atime = now;
 		return;
-	inode_touch(inode, ATTR_ATIME);
+	}
+	inode->atime = vfs_now();
 }
 
 static void file_accessed(struct file *f)

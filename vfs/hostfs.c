@@ -127,11 +127,9 @@ void hostfs_set_stat(struct hostfs_inode *hi, const struct statx *st)
 	MUTEX_GUARD(&inode->attr_lock);
 	hi->st = *st;
 	hi->st.stx_mode = (u16)mode;
-	inode->mode = mode;
-	inode->uid = uid_to_guest(fs, st->stx_uid);
-	inode->gid = gid_to_guest(fs, st->stx_gid);
+	inode_set_perm(inode, mode, uid_to_guest(fs, st->stx_uid), gid_to_guest(fs, st->stx_gid));
 	inode->nlink = st->stx_nlink;
-	inode->size = st->stx_size;
+	__atomic_store_n(&inode->size, st->stx_size, __ATOMIC_RELAXED);
 }
 
 /* ---- hidden paths ---- */

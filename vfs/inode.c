@@ -195,19 +195,19 @@ int vfs_generic_getattr(struct inode *inode, struct kstat *ret)
 int vfs_generic_setattr(struct inode *inode, const struct iattr *attr)
 {
 	struct timespec now = vfs_now();
+	u32 mode;
 
 	MUTEX_GUARD(&inode->attr_lock);
-	if (attr->mask & ATTR_UID)
-		inode->uid = attr->uid;
-	if (attr->mask & ATTR_GID)
-		inode->gid = attr->gid;
+	mode = inode->mode;
 	if (attr->mask & ATTR_MODE)
-		inode->mode = inode->type | (attr->mode & 07777);
+		mode = inode->type | (attr->mode & 07777);
 	if ((attr->mask & ATTR_KILL_SUID) && !S_ISDIR(inode->type)) {
-		inode->mode &= ~S_ISUID;
-		if (inode->mode & S_IXGRP)
-			inode->mode &= ~S_ISGID;
+		mode &= ~S_ISUID;
+		if (mode & S_IXGRP)
+			mode &= ~S_ISGID;
 	}
+	inode_set_perm(inode, mode, attr->mask & ATTR_UID ? attr->uid : inode->uid,
+		       attr->mask & ATTR_GID ? attr->gid : inode->gid);
 	if (attr->mask & ATTR_ATIME)
 		inode->atime = attr->atime;
 	if (attr->mask & ATTR_ATIME_NOW)

@@ -218,6 +218,14 @@ static inline bool inode_is_reg(const struct inode *i)
 	return S_ISREG(i->type);
 }
 
+/* Sets what permission checks read without the lock. attr_lock held. */
+static inline void inode_set_perm(struct inode *inode, u32 mode, u32 uid, u32 gid)
+{
+	__atomic_store_n(&inode->mode, mode, __ATOMIC_RELAXED);
+	__atomic_store_n(&inode->uid, uid, __ATOMIC_RELAXED);
+	__atomic_store_n(&inode->gid, gid, __ATOMIC_RELAXED);
+}
+
 /* The inode's own getattr, or the generic one. */
 int inode_getattr(struct inode *inode, struct kstat *ret);
 /* Generic helpers for file systems that keep attributes in struct inode. */

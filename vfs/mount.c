@@ -297,6 +297,15 @@ static int ns_alloc(struct mount_ns **ret)
 	return 0;
 }
 
+/* A namespace that never got a mount. */
+static void ns_discard(struct mount_ns *ns)
+{
+	bool last = refs_put(&ns->refs);
+
+	ASSERT(last);
+	free(ns);
+}
+
 int mount_ns_new(struct superblock *root_sb, u32 flags, struct mount_ns **ret)
 {
 	struct mount_ns *ns;
@@ -307,7 +316,7 @@ int mount_ns_new(struct superblock *root_sb, u32 flags, struct mount_ns **ret)
 		return err;
 	err = mount_new(root_sb, NULL, flags, &m);
 	if (err) {
-		free(ns);
+		ns_discard(ns);
 		return err;
 	}
 	mutex_lock(&tree_lock);
@@ -382,7 +391,7 @@ int mount_ns_copy(struct mount_ns *ns, struct path *fix1, struct path *fix2, str
 	mutex_unlock(&tree_lock);
 	c = calloc(cap, sizeof(*c));
 	if (!c) {
-		free(copy);
+		ns_discard(copy);
 		return -ENOMEM;
 	}
 	/* Pin the mounts, make unattached copies without the lock, then attach them in one go. */
@@ -426,7 +435,8 @@ out:
 		mount_put(c[i].from);
 	}
 	free(c);
-	free(copy);
+	if (copy)
+		ns_discard(copy);
 	return err;
 }
 

@@ -184,9 +184,7 @@ void ovl_sync_attr(struct ovl_inode *oi)
 	size = real->size;
 	mutex_unlock(&real->attr_lock);
 	mutex_lock(&oi->inode.attr_lock);
-	oi->inode.mode = mode;
-	oi->inode.uid = uid;
-	oi->inode.gid = gid;
+	inode_set_perm(&oi->inode, mode, uid, gid);
 	oi->inode.size = size;
 	mutex_unlock(&oi->inode.attr_lock);
 }
