@@ -102,9 +102,12 @@ static struct sighand *default_stop(struct task *t, struct sighand *sh, int sig)
 		tg->stop_pending = true;
 		tg->stop_signal = sig;
 		tg->stop_gen++;
-		list_for_each(i, &tg->tasks, group_node)
-			if (i != t)
-				task_kick(i);
+		list_for_each(i, &tg->tasks, group_node) {
+			if (i == t)
+				continue;
+			ptrace_notify_group_locked(i);
+			task_kick(i);
+		}
 	}
 	return sh;
 }

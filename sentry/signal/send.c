@@ -91,11 +91,7 @@ static void continue_group(struct thread_group *tg)
 	tg->notify_stopped = false;
 	tg->notify_continued = true;
 	list_for_each(t, &tg->tasks, group_node) {
-		/* A listening tracer hears of the end of the stop by a new trap. */
-		if (t->ptrace && t->ptrace->listening) {
-			t->ptrace->trap_pending = true;
-			ptrace_resume_locked(t, RESUME_CONT, 0);
-		}
+		ptrace_notify_group_locked(t);
 		task_kick(t);
 	}
 }

@@ -429,6 +429,9 @@ static s64 request_running(struct task *t, struct task *x, u32 req)
 			r = -EIO;
 		else
 			p->listening = true;
+		/* Something happened since the trap: trap again. */
+		if (r == 0 && p->trap_pending)
+			ptrace_resume_locked(x, RESUME_CONT, 0);
 	}
 	sighand_unlock(sh);
 	return r;

@@ -134,6 +134,17 @@ void ptrace_resume_locked(struct task *t, enum ptrace_resume how, int sig)
 	task_wake(t);
 }
 
+void ptrace_notify_group_locked(struct task *t)
+{
+	struct ptrace_state *p = t->ptrace;
+
+	if (!p || !p->seized)
+		return;
+	p->trap_pending = true;
+	if (p->listening)
+		ptrace_resume_locked(t, RESUME_CONT, 0);
+}
+
 /* Sleeps until the stop is over; returns with the sighand locked. */
 static struct sighand *stop_sleep(struct task *t)
 {
@@ -146,7 +157,7 @@ static struct sighand *stop_sleep(struct task *t)
 		task_block_prepare(t);
 		sh = sighand_lock(tg);
 		p = t->ptrace;
-		if (!p || !p->stopped || atomic_load(&t->killed) || tg->group_exiting) {
+		if (!p || !p->stopped || atomic_load(&t->killed)) {
 			atomic_store(&t->state, TASK_RUNNING);
 			if (p) {
 				p->stopped = p->stop_waitable = false;
@@ -161,7 +172,8 @@ static struct sighand *stop_sleep(struct task *t)
 
 static bool may_stop(struct task *t)
 {
-	return t->ptrace && !atomic_load(&t->killed) && !t->tg->group_exiting;
+	/* The thread that began its group's exit still stops for PTRACE_EVENT_EXIT. */
+	return t->ptrace && !atomic_load(&t->killed);
 }
 
 /*
@@ -201,7 +213,7 @@ static bool stop_locked(struct task *t, struct sighand **sh, int code, const sig
 		*sh = sighand_lock(tg);
 	}
 	free(x.data);
-	return !atomic_load(&t->killed) && !tg->group_exiting;
+	return !atomic_load(&t->killed);
 }
 
 static void trap_info(struct task *t, siginfo_t *si, int sig, int code)
@@ -245,7 +257,7 @@ struct sighand *ptrace_signal(struct task *t, struct sighand *sh, int *sig, sigi
 	int asked = *sig;
 
 	if (!stop_locked(t, &sh, *sig, info, 0)) {
-		if (atomic_load(&t->killed) || t->tg->group_exiting)
+		if (atomic_load(&t->killed))
 			*sig = 0;
 		return sh;
 	}

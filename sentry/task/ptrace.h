@@ -55,6 +55,8 @@ static inline bool ptrace_stop_unseen(struct task *t)
 {
 	return t->ptrace && (t->tg->stop_pending || t->tg->stopped) && t->stop_seen != t->tg->stop_gen;
 }
+/* The group's stop begins or ends: a seized task traps (again), so that its tracer hears of it. */
+void ptrace_notify_group_locked(struct task *t);
 /* Ends t's stop. */
 void ptrace_resume_locked(struct task *t, enum ptrace_resume how, int sig);
 /* Both are called and return with t's sighand locked; the lock is given up while stopped. */
