@@ -186,6 +186,12 @@ void scm_fds_free(struct scm_fds *fds)
 	pending.stack = NULL;
 	pending.cap = 0;
 	pending.active = false;
+	unix_gc_run(NULL);
+}
+
+bool scm_fds_freeing(void)
+{
+	return pending.active;
 }
 
 struct scm_fds *scm_fds_dup(const struct scm_fds *fds)

@@ -81,6 +81,8 @@ void sock_buf_free_list(struct list *bufs);
 
 /* Puts every file; safe against long chains of sockets in sockets (no recursion). No lock held. */
 void scm_fds_free(struct scm_fds *fds);
+/* True inside of scm_fds_free on this thread. */
+bool scm_fds_freeing(void);
 /* A copy with its own references; NULL: no memory. */
 struct scm_fds *scm_fds_dup(const struct scm_fds *fds);
 

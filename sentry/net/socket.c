@@ -1,4 +1,5 @@
 #include "sentry/net/socket.h"
+#include "sentry/net/unix_gc.h"
 #include "sentry/fd/fdtable.h"
 #include "sentry/kernel/kernel.h"
 #include <linux/sockios.h>
@@ -236,6 +237,7 @@ static s64 socket_file_ioctl(struct file *f, u32 cmd, u64 arg)
 static const struct file_ops socket_file_ops = {
 	.kind = "socket",
 	.release = socket_file_release,
+	.flush = unix_gc_closing,
 	.read = socket_file_read,
 	.write = socket_file_write,
 	.poll = socket_file_poll,

@@ -346,7 +346,7 @@ static void unix_stream_release(struct socket *s)
 {
 	unix_unbind(s);
 	stream_release(s);
-	unix_gc_run();
+	unix_gc_run(NULL);
 }
 
 /* ---- messages ---- */

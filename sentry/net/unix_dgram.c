@@ -218,7 +218,7 @@ static void dgram_release(struct socket *s)
 	set_peer(s, NULL);
 	socket_wake(s, EPOLL_ROOM);
 	sock_buf_free_list(&bufs);
-	unix_gc_run();
+	unix_gc_run(NULL);
 }
 
 static int dgram_listen(struct socket *s, struct task *t, int backlog)

@@ -1,12 +1,17 @@
 #include "sentry/net/unix_gc.h"
+#include "base/host_time.h"
 #include "sentry/net/socket.h"
+
+/* A run that took longer makes the next ones wait, so that they cost a small part of the time. */
+#define CHEAP_RUN_NS 200000
+#define DUTY 16
 
 /* In flight: unix_sock.inflight > 0 and on `inflight_list`. */
 static struct mutex gc_lock = MUTEX_INIT(RANK_SOCKET, "unix_gc");
 static struct list inflight_list = LIST_INIT(inflight_list); /* gc_lock: unix_sock.gc_node */
 static u64 inflight_total;				     /* gc_lock: fds of all kinds in queues */
 static _Atomic u32 inflight_sockets;
-static bool collecting; /* gc_lock */
+static _Atomic u64 next_run_ns; /* CLOCK_MONOTONIC */
 
 static struct socket *unix_socket_of(struct file *f)
 {
@@ -103,13 +108,16 @@ static void mark_live(struct socket *q, void *arg)
 	list_push_back(work, &q->un.gc_work);
 }
 
-static void collect_candidates(struct list *cand)
+/* closing: a file whose caller is about to put a reference. */
+static void collect_candidates(struct list *cand, struct file *closing)
 {
 	struct socket *s;
 
 	list_for_each(s, &inflight_list, un.gc_node)
 	{
-		s->un.gc_candidate = refs_read(&s->un.file->refs) == s->un.inflight;
+		u64 own = s->un.file == closing;
+
+		s->un.gc_candidate = refs_read(&s->un.file->refs) == s->un.inflight + own;
 		s->un.gc_left = (s64)s->un.inflight;
 		list_init(&s->un.gc_work);
 		if (s->un.gc_candidate)
@@ -118,14 +126,14 @@ static void collect_candidates(struct list *cand)
 }
 
 /* Takes every garbage socket's queue. gc_lock held. */
-static void find_garbage(struct list *doomed)
+static void find_garbage(struct list *doomed, struct file *closing)
 {
 	struct list cand, work;
 	struct socket *s, *tmp;
 
 	list_init(&cand);
 	list_init(&work);
-	collect_candidates(&cand);
+	collect_candidates(&cand, closing);
 	list_for_each(s, &cand, un.gc_work)
 		for_each_queued(s, uncount, NULL);
 	/* References left over come from queues of sockets that are alive. */
@@ -170,19 +178,36 @@ static void find_garbage(struct list *doomed)
 	}
 }
 
-void unix_gc_run(void)
+void unix_gc_run(struct file *closing)
 {
 	struct list doomed;
+	u64 began = 0, ended = 0;
 
-	if (atomic_load(&inflight_sockets) == 0)
+	if (atomic_load(&inflight_sockets) == 0 || scm_fds_freeing())
+		return;
+	host_clock_read(CLOCK_MONOTONIC, &began);
+	if (began < atomic_load(&next_run_ns))
 		return;
 	list_init(&doomed);
 	mutex_lock(&gc_lock);
-	if (!collecting) {
-		collecting = true;
-		find_garbage(&doomed);
-		collecting = false;
-	}
+	find_garbage(&doomed, closing);
 	mutex_unlock(&gc_lock);
 	sock_buf_free_list(&doomed);
+	host_clock_read(CLOCK_MONOTONIC, &ended);
+	if (ended - began > CHEAP_RUN_NS)
+		atomic_store(&next_run_ns, ended + (ended - began) * DUTY);
+}
+
+void unix_gc_closing(struct file *f)
+{
+	struct socket *s = unix_socket_of(f);
+	bool in_flight;
+
+	if (!s || atomic_load(&inflight_sockets) == 0)
+		return;
+	mutex_lock(&gc_lock);
+	in_flight = s->un.inflight > 0;
+	mutex_unlock(&gc_lock);
+	if (in_flight)
+		unix_gc_run(f);
 }

@@ -5,8 +5,8 @@
  * descriptors are closed, nothing can ever receive it. Every unix socket
  * counts how many times its file is in flight; a socket whose file has no
  * other references, and that no live socket's queue leads to, is garbage, and
- * its queue is emptied. The collector runs when a unix socket is released
- * while anything is in flight, so nothing outlives the last process.
+ * its queue is emptied. The collector runs when a unix socket is released, or
+ * a descriptor of one in flight is closed, so nothing outlives the last process.
  *
  * Lock: one, RANK_SOCKET, taken before socket locks (nested).
  */
@@ -24,7 +24,12 @@ int unix_gc_in_flight(struct scm_fds *fds, u64 limit);
 void unix_gc_not_in_flight(struct scm_fds *fds);
 /* After MSG_PEEK copied references out of a queue, before the receiving socket's file is put. */
 void unix_gc_barrier(void);
-/* Collects if anything is in flight. No lock held. */
-void unix_gc_run(void);
+/*
+ * Collects if anything is in flight. closing (or NULL): a file of which the caller will put one more
+ * reference in any case. No lock held. Long runs are rationed.
+ */
+void unix_gc_run(struct file *closing);
+/* A descriptor of f goes: perhaps the last reference from outside the queues. */
+void unix_gc_closing(struct file *f);
 
 #endif
