@@ -99,6 +99,7 @@ u64 proc_uptime_ns(struct kernel *k);
 /* ---- families ---- */
 extern const struct proc_entry proc_root_entries[];
 extern const struct proc_entry proc_pid_entries[];
+extern const struct proc_entry proc_reaper_entry;
 extern const struct proc_entry proc_tid_entries[]; /* /proc/PID/task/TID */
 extern const struct proc_entry proc_sys_entries[];
 extern const struct proc_entry proc_net_entries[];

@@ -3,6 +3,7 @@
 #include "base/host_time.h"
 #include <dirent.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -266,6 +267,8 @@ static int root_lookup(struct inode *dir, const struct proc_ctx *c, const char *
 	s64 pid = proc_parse_number(name, PID_LIMIT + 1);
 	int err = -ENOENT;
 
+	if (pid == PID_REAPER)
+		return proc_inode_new(c, &proc_reaper_entry, ret);
 	if (pid <= 0)
 		return -ENOENT;
 	of.tg = thread_group_find(c->kernel, (int)pid);
@@ -284,25 +287,39 @@ static int root_lookup(struct inode *dir, const struct proc_ctx *c, const char *
 	return err;
 }
 
+static bool emit_pid(struct dir_emit *e, int pid, u64 *pos)
+{
+	char name[16];
+	int len = snprintf(name, sizeof(name), "%d", pid);
+
+	if (!e->emit(e, name, (size_t)len, ((u64)pid << 32) + 1, DT_DIR, PROC_POS_DYNAMIC + (u64)pid))
+		return false;
+	*pos = PROC_POS_DYNAMIC + (u64)pid;
+	return true;
+}
+
+/* A position is the last number shown. */
 static int root_list(const struct proc_ctx *c, struct dir_emit *e, u64 *pos)
 {
 	int pid = (int)(*pos - PROC_POS_DYNAMIC);
 
+	if (pid < PID_REAPER && !emit_pid(e, PID_REAPER, pos))
+		return 0;
 	while ((pid = thread_group_next(c->kernel, pid)) != 0) {
-		u64 at = PROC_POS_DYNAMIC + (u64)pid;
-		char name[16];
-		int len = 0;
-
-		for (int n = pid; n; n /= 10)
-			len++;
-		name[len] = '\0';
-		for (int n = pid, i = len; i; n /= 10)
-			name[--i] = (char)('0' + n % 10);
-		if (!e->emit(e, name, (size_t)len, ((u64)pid << 32) + 1, DT_DIR, at))
+		if (!emit_pid(e, pid, pos))
 			return 0;
-		*pos = at;
 	}
 	return 0;
+}
+
+struct thread_group *procfs_group_of(struct file *f)
+{
+	const struct proc_ctx *c;
+
+	if (f->inode->sb->ops != &sb_ops || !inode_is_dir(f->inode))
+		return NULL;
+	c = synth_arg(f->inode);
+	return c->entry->children == proc_pid_entries && !c->tid ? c->tg : NULL;
 }
 
 int procfs_new(struct kernel *k, struct superblock **ret)

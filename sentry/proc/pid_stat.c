@@ -70,7 +70,7 @@ static void collect_group(const struct proc_ctx *c, struct task *t, struct snaps
 	mutex_lock(&c->kernel->tasklist_lock);
 	s->pid = c->tid ? t->tid : tg->tgid;
 	s->tgid = tg->tgid;
-	s->ppid = tg->parent ? tg->parent->tgid : tg == c->kernel->init ? 0 : PID_REAPER;
+	s->ppid = tg->parent ? tg->parent->tgid : PID_REAPER;
 	s->tracer = t->ptrace && t->ptrace->tracer ? t->ptrace->tracer->tid : 0;
 	s->pgid = tg->pgrp ? tg->pgrp->pgid : 0;
 	s->sid = tg->pgrp ? tg->pgrp->session->sid : 0;

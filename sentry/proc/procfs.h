@@ -10,7 +10,7 @@
 #define MINISENTRY_SENTRY_PROC_PROCFS_H
 
 #include "sentry/kernel/kernel.h"
-#include "vfs/inode.h"
+#include "vfs/file.h"
 
 /* A procfs / sysfs for kernel k (outlives it). 0 or -ENOMEM. */
 int procfs_new(struct kernel *k, struct superblock **ret);
@@ -18,6 +18,8 @@ int sysfs_new(struct kernel *k, struct superblock **ret);
 /* Text of the host's /proc/cpuinfo, read by boot before confinement; copied. Without it a minimal
  * cpuinfo is made from cpuid. */
 void procfs_set_host_cpuinfo(const char *text);
+/* The process of an open directory /proc/PID, borrowed as long as f is; NULL for any other file. */
+struct thread_group *procfs_group_of(struct file *f);
 /* What uname, /proc/version and /proc/sys/kernel report. */
 #define GUEST_OSRELEASE "6.6.0"
 #define GUEST_VERSION "#1 SMP PREEMPT_DYNAMIC Mon Jan  1 00:00:00 UTC 2024"

@@ -218,6 +218,12 @@ static const struct proc_entry mm_entries[] = {
 	{ 0 },
 };
 
+static const struct proc_entry dev_entries[] = {
+	PROC_DIR("block", empty),
+	PROC_DIR("char", empty),
+	{ 0 },
+};
+
 static const struct proc_entry kernel_entries[] = {
 	PROC_DIR("mm", mm_entries),
 	{ 0 },
@@ -227,7 +233,7 @@ const struct proc_entry sysfs_root_entries[] = {
 	PROC_DIR("block", empty),
 	PROC_DIR("bus", empty),
 	PROC_DIR("class", class_entries),
-	PROC_DIR("dev", empty),
+	PROC_DIR("dev", dev_entries),
 	PROC_DIR("devices", devices_entries),
 	PROC_DIR("firmware", empty),
 	PROC_DIR("fs", fs_entries),

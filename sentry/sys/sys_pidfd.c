@@ -1,5 +1,6 @@
 /* Other processes by descriptor, and what processes share: pidfds, unshare, setns, kcmp. */
 #include "sentry/fd/pidfd.h"
+#include "sentry/proc/procfs.h"
 #include "sentry/sys/handlers.h"
 #include "sentry/task/internal.h"
 
@@ -73,6 +74,21 @@ static int pidfd_info(struct task *t, uaddr addr, int sig, struct thread_group *
 	return 0;
 }
 
+/* A pidfd, or a directory /proc/PID, which does too (killall uses it). */
+static int signal_target_arg(struct task *t, int fd, struct file **ret, struct thread_group **ret_tg)
+{
+	struct file *f = fd_get(t->fds, fd);
+	struct thread_group *tg = f ? procfs_group_of(f) : NULL;
+
+	if (!tg) {
+		file_put(f);
+		return pidfd_arg(t, fd, ret, ret_tg);
+	}
+	*ret = f;
+	*ret_tg = tg;
+	return 0;
+}
+
 s64 sys_pidfd_send_signal(struct task *t, const u64 a[6])
 {
 	int sig = (int)a[1], r;
@@ -83,7 +99,7 @@ s64 sys_pidfd_send_signal(struct task *t, const u64 a[6])
 
 	if ((u32)a[3])
 		return -EINVAL;
-	r = pidfd_arg(t, (int)a[0], &f, &tg);
+	r = signal_target_arg(t, (int)a[0], &f, &tg);
 	if (r < 0)
 		return r;
 	r = pidfd_info(t, ua(a[2]), sig, tg, &si);
