@@ -22,7 +22,7 @@ static bool is_image(const struct vma *v)
 {
 	const struct vma *s = v;
 
-	for (int i = 0; i < 3 && s && s->mappable == v->mappable; i++, s = vma_prev(s))
+	for (int i = 0; i < 6 && s && s->mappable == v->mappable; i++, s = vma_prev(s))
 		if (s->prot & PROT_EXEC)
 			return true;
 	return false;
