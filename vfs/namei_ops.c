@@ -213,7 +213,10 @@ static void notify_removed(struct inode *dir, const char *name, struct inode *in
 	if (atomic_load(&inode->watches)) {
 		bool gone = isdir || (inode_getattr(inode, &st) == 0 && st.nlink == 0);
 
-		vfs_notify_hook(inode, NULL, "", gone ? IN_DELETE_SELF | isdir : IN_ATTRIB, 0);
+		if (!isdir)
+			vfs_notify_hook(inode, NULL, "", IN_ATTRIB, 0);
+		if (gone)
+			vfs_notify_hook(inode, NULL, "", IN_DELETE_SELF | isdir, 0);
 	}
 	if (atomic_load(&dir->watches))
 		vfs_notify_hook(NULL, dir, name, IN_DELETE | isdir, 0);

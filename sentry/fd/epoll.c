@@ -116,7 +116,7 @@ static void watch(struct epoll_item *it)
 	struct waitq *q = vfs_waitq(it->file);
 
 	it->waiter = (struct waiter){
-		.events = (it->ev.events & ~PRIVATE_BITS) | EPOLLERR | EPOLLHUP,
+		.events = it->ev.events & ~PRIVATE_BITS,
 		.exclusive = it->ev.events & EPOLLEXCLUSIVE,
 		.fn = item_event,
 		.arg = it,
@@ -134,7 +134,7 @@ static u32 item_poll(struct epoll_item *it)
 
 	if (!wanted)
 		return 0;
-	return vfs_poll(it->file) & (wanted | EPOLLERR | EPOLLHUP);
+	return vfs_poll(it->file) & wanted;
 }
 
 /* ep->lock held. The file's list entry goes last: until then the file cannot be freed. */
@@ -556,6 +556,7 @@ static int add_item(struct epoll *ep, int fd, struct file *target, const struct 
 	it->file = target;
 	it->fd = fd;
 	it->ev = *event;
+	it->ev.events |= EPOLLERR | EPOLLHUP; /* spent one-shot items lose these too */
 	list_init(&it->ready_node);
 	if (file_is_signalfd(target) && current_task)
 		it->tg = thread_group_get(current_task->tg);
@@ -580,6 +581,7 @@ static int modify_item(struct epoll *ep, struct epoll_item *it, const struct epo
 		return -EINVAL;
 	waitq_remove(&it->waiter);
 	it->ev = *event;
+	it->ev.events |= EPOLLERR | EPOLLHUP;
 	watch(it);
 	if (item_poll(it)) {
 		mark_ready(ep, it);
