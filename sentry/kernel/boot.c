@@ -384,7 +384,8 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	/* Nor may it shrink an arena: it would read /proc/sys/vm/overcommit_memory first. */
 	mallopt(M_TRIM_THRESHOLD, INT_MAX);
 	supervise_block_signals();
-	if (boot_host_collect(config, state, &b->host) < 0 || open_strace(b) < 0)
+	/* The root view hides the caller's folders, so what is written there is opened before. */
+	if (open_strace(b) < 0 || boot_host_collect(config, state, &b->host) < 0)
 		return EXIT_OURS;
 	confine_files(b);
 	log_info("namespaces: user %d mount %d pid %d net %d ipc %d %s", state->user_ns, state->mount_ns,
