@@ -338,18 +338,24 @@ CASE(sigqueueinfo_rules)
 /* ---- stop and continue ---- */
 CASE(stop_and_continue)
 {
-	int status;
+	int status, hold[2];
+	char c;
+	OK(pipe(hold));
 	pid_t pid = fork();
 	if (pid == 0) {
+		close(hold[1]);
 		raise(SIGSTOP);
-		_exit(7);
+		/* Not dead before the parent has seen it continued. */
+		_exit(read(hold[0], &c, 1) == 0 ? 7 : 1);
 	}
+	close(hold[0]);
 	CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
 	CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
 	CHECK_EQ(waitpid(pid, &status, WUNTRACED | WNOHANG), 0);
 	OK(kill(pid, SIGCONT));
 	CHECK_EQ(waitpid(pid, &status, WCONTINUED), pid);
 	CHECK(WIFCONTINUED(status));
+	close(hold[1]);
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	CHECK_EQ(WEXITSTATUS(status), 7);
 }
