@@ -8,6 +8,10 @@
 
 #define SYNTH_WRITE_MAX 65536
 #define TEXTBUF_MAX (64UL << 20)
+/* What all open synthetic files together keep of their texts: a guest may hold very many open. */
+#define SYNTH_TEXT_TOTAL (256L << 20)
+
+static _Atomic long text_total;
 
 /* ---- text ---- */
 
@@ -128,14 +132,36 @@ static int synth_new(struct superblock *sb, const struct inode_ops *ops, u64 ino
 struct synth_open {
 	struct mutex lock; /* RANK_FILE_POS, nested: show may take any lock */
 	struct textbuf text;
+	size_t charged; /* of text_total */
 	bool ready;
 };
+
+static void drop_text(struct synth_open *o)
+{
+	atomic_fetch_sub(&text_total, (long)o->charged);
+	o->charged = 0;
+	textbuf_free(&o->text);
+	o->ready = false;
+}
+
+/* The text of this open counts against the total; false when that is used up. */
+static bool charge_text(struct synth_open *o)
+{
+	long more = (long)o->text.cap - (long)o->charged;
+
+	if (atomic_fetch_add(&text_total, more) + more > SYNTH_TEXT_TOTAL && more > 0) {
+		atomic_fetch_sub(&text_total, more);
+		return false;
+	}
+	o->charged = o->text.cap;
+	return true;
+}
 
 static void synth_file_release(struct file *f)
 {
 	struct synth_open *o = f->private;
 
-	textbuf_free(&o->text);
+	drop_text(o);
 	mutex_destroy(&o->lock);
 	free(o);
 }
@@ -151,9 +177,11 @@ static int synth_produce(struct file *f, struct synth_open *o, u64 offset)
 	o->text.len = 0;
 	o->text.failed = false;
 	err = s->ops.file->show(f, s->arg, &o->text);
-	if (!err && o->text.failed)
+	if (!err && (o->text.failed || !charge_text(o)))
 		err = -ENOMEM;
 	o->ready = !err;
+	if (err)
+		drop_text(o);
 	return err;
 }
 
