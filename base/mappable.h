@@ -57,6 +57,12 @@ struct mappable_ops {
 	 */
 	int (*translate)(struct mappable *m, u64 offset, u64 want_start, u64 want_end,
 			 bool for_write, struct translation *ret);
+	/*
+	 * The same for reading, but only what is there already: no i/o, nothing
+	 * allocated; -EAGAIN otherwise. May be NULL.
+	 */
+	int (*peek)(struct mappable *m, u64 offset, u64 want_start, u64 want_end,
+		    struct translation *ret);
 	/* Registers / unregisters a mapping. add may refuse (-EPERM for seals). */
 	int (*add)(struct mappable *m, struct mapping *mapping);
 	void (*remove)(struct mappable *m, struct mapping *mapping);

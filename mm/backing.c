@@ -217,16 +217,35 @@ static int back_anon(struct mm *mm, const struct vma *v, u64 page, bool map_now)
 	return err;
 }
 
+/* Enters an answer of the mappable for page, asked for within w. Takes over its references. */
+static int install_translation(struct mm *mm, const struct vma *v, const struct window *w, u64 page,
+			       const struct translation *t, bool map_now)
+{
+	struct pma value = {
+		.start = v->start + (t->offset - v->offset),
+		.file = t->file,
+		.offset = t->range.start,
+		.writable = t->writable && (v->flags & VMA_SHARED),
+	};
+	int err;
+
+	value.end = value.start + mem_range_len(t->range);
+	ASSERT(w->start <= value.start && value.start <= page && page < value.end &&
+	       value.end <= w->end);
+	err = backing_install(mm, v, &value, map_now);
+	if (err < 0)
+		memfile_put(t->file, t->range);
+	return err;
+}
+
 /* Asks the mappable for the page and what is convenient around it. */
 static int back_file(struct mm *mm, const struct vma *v, struct pma *old, u64 page, bool write,
 		     bool map_now)
 {
+	struct window w = window_in(v, page, FILE_WINDOW);
 	struct translation t;
-	struct window w;
-	struct pma value;
 	int err;
 
-	w = window_in(v, page, FILE_WINDOW);
 	if (old) {
 		w.start = MAX(w.start, old->start);
 		w.end = MIN(w.end, old->end);
@@ -238,19 +257,7 @@ static int back_file(struct mm *mm, const struct vma *v, struct pma *old, u64 pa
 					  write, &t);
 	if (err < 0)
 		return err == -ENOMEM ? -ENOMEM : -EFAULT;
-	value = (struct pma){
-		.start = v->start + (t.offset - v->offset),
-		.file = t.file,
-		.offset = t.range.start,
-		.writable = t.writable && (v->flags & VMA_SHARED),
-	};
-	value.end = value.start + mem_range_len(t.range);
-	ASSERT(w.start <= value.start && value.start <= page && page < value.end &&
-	       value.end <= w.end);
-	err = backing_install(mm, v, &value, map_now);
-	if (err < 0)
-		memfile_put(t.file, t.range);
-	return err;
+	return install_translation(mm, v, &w, page, &t, map_now);
 }
 
 int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map_now,
@@ -284,45 +291,88 @@ int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map
 	return 0;
 }
 
+/* ---- around a fault on a file ---- */
+
 /* Enough for the usual segments of an executable or a library beside the one that faulted. */
 #define SIBLINGS 3
+#define AROUND_MAX 24	       /* mappings added at a time */
+#define AROUND_STEP (64UL << 10) /* how far to go on where a cache has nothing */
+
+/* Maps what the mappable has at hand of [start, end) in v. Returns how many pieces. */
+static int map_cached(struct mm *mm, const struct vma *v, u64 start, u64 end, int max,
+		      struct stub_batch *b)
+{
+	struct translation t;
+	int count = 0;
+
+	while (start < end && count < max) {
+		struct pma *p = pma_set_seek(&mm->pmas, start);
+		struct window w = { start, p ? MIN(end, p->start) : end };
+
+		if (p && p->start <= start) {
+			start = p->end;
+			continue;
+		}
+		if (v->mappable->ops->peek(v->mappable, vma_offset_at(v, start),
+					   vma_offset_at(v, w.start), vma_offset_at(v, w.end),
+					   &t) < 0) {
+			start += AROUND_STEP;
+			continue;
+		}
+		if (install_translation(mm, v, &w, start, &t, false) < 0)
+			break;
+		p = pma_set_find(&mm->pmas, start);
+		start += mem_range_len(t.range);
+		stub_batch_map(b, v, p);
+		count++;
+	}
+	return count;
+}
 
 static bool untouched(struct mm *mm, const struct vma *v)
 {
 	struct pma *p = pma_set_seek(&mm->pmas, v->start);
 
-	return v->prot && (!p || p->start >= v->end);
+	return !p || p->start >= v->end;
+}
+
+static bool beside(const struct vma *v, const struct vma *next, bool up)
+{
+	return next && next->mappable == v->mappable && next->prot && !(next->flags & VMA_SHARED) &&
+	       (up ? v->end == next->start : next->end == v->start);
 }
 
 /*
  * The segments of an image lie side by side and are touched one after the
- * other: what the cache has of the neighbours goes to the stub in one call.
+ * other: what the file's cache has of them goes to the stub in one call.
  */
-void backing_map_siblings(struct mm *mm, struct vma *v)
+void backing_map_around(struct mm *mm, struct vma *v, u64 page)
 {
+	struct window w = window_in(v, page, FILE_WINDOW);
 	struct stub_batch b;
-	struct vma *s;
+	int count;
 
 	mutex_assert_held(&mm->active_lock);
-	if (!v->mappable || (v->flags & VMA_SHARED))
+	if (!v->mappable || (v->flags & VMA_SHARED) || !v->mappable->ops->peek)
 		return;
 	stub_batch_begin(mm, &b);
-	for (int dir = 0; dir < 2; dir++) {
-		s = v;
-		for (int i = 0; i < SIBLINGS; i++) {
-			struct vma *next = dir ? vma_next(s) : vma_prev(s);
-			struct pma *p;
+	count = map_cached(mm, v, w.start, w.end, AROUND_MAX, &b);
+	for (int up = 0; up < 2; up++) {
+		struct vma *s = up ? vma_next(v) : vma_prev(v), *from = v;
 
-			if (!next || next->mappable != v->mappable ||
-			    (next->flags & VMA_SHARED) ||
-			    (dir ? s->end != next->start : next->end != s->start))
-				break;
-			s = next;
-			if (!untouched(mm, s) || back_file(mm, s, NULL, s->start, false, false) < 0)
-				continue;
-			p = pma_set_find(&mm->pmas, s->start);
-			if (p)
-				stub_batch_map(&b, s, p);
+		for (int i = 0; i < SIBLINGS && beside(from, s, up); i++) {
+			if (untouched(mm, s)) {
+				struct pma *p;
+
+				count += map_cached(mm, s, s->start, s->end, AROUND_MAX - count, &b);
+				/* Nothing at hand: its beginning is wanted soon all the same. */
+				if (untouched(mm, s) &&
+				    back_file(mm, s, NULL, s->start, false, false) == 0 &&
+				    (p = pma_set_find(&mm->pmas, s->start)))
+					stub_batch_map(&b, s, p);
+			}
+			from = s;
+			s = up ? vma_next(s) : vma_prev(s);
 		}
 	}
 	stub_batch_end(&b);

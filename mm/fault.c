@@ -82,7 +82,7 @@ static int fault_locked(struct mm *mm, struct vma *v, u64 page, bool write, bool
 		return map_zero_window(mm, v, page);
 	err = backing_map(mm, v, p, false);
 	if (err == 0 && fresh)
-		backing_map_siblings(mm, v);
+		backing_map_around(mm, v, page);
 	return err;
 }
 

@@ -187,8 +187,8 @@ int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map
 		    struct pma **ret);
 /* Maps p in the stub as far as v reaches, with all the rights that both allow. */
 int backing_map(struct mm *mm, const struct vma *v, struct pma *p, bool populate);
-/* After a fault on a file: maps what is at hand of the vmas beside v that map the same file. */
-void backing_map_siblings(struct mm *mm, struct vma *v);
+/* After a fault on a file: maps what is at hand around it and in the vmas beside v that map the same file. */
+void backing_map_around(struct mm *mm, struct vma *v, u64 page);
 /* Drops the pmas of [start, end), unmapping them first. only_shared: those of files only. */
 int backing_drop(struct mm *mm, u64 start, u64 end, bool only_shared);
 /* A private copy of p's part around page, or p itself when nobody else has it. */

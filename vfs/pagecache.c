@@ -323,6 +323,29 @@ static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 wan
 	return 0;
 }
 
+static int map_peek(struct mappable *m, u64 offset, u64 want_start, u64 want_end,
+		    struct translation *ret)
+{
+	struct pagecache *pc = cache_of(m);
+	struct extent *e;
+	u64 start, end;
+
+	MUTEX_GUARD(&pc->lock);
+	offset = page_down(offset);
+	e = offset < page_up_nofail(pc->size) ? find_at(pc, offset) : NULL;
+	if (!e)
+		return -EAGAIN;
+	start = MAX(e->start, page_down(want_start));
+	end = MIN(MIN(e->end, page_up_nofail(want_end)), page_up_nofail(pc->size));
+	*ret = (struct translation){
+		.file = e->file,
+		.offset = start,
+		.range = { e->range.start + (start - e->start), e->range.start + (end - e->start) },
+	};
+	memfile_get(e->file, ret->range);
+	return 0;
+}
+
 static int map_add(struct mappable *m, struct mapping *mapping)
 {
 	struct pagecache *pc = cache_of(m);
@@ -371,6 +394,7 @@ static const struct mappable_ops pagecache_mappable_ops = {
 	.get = map_get,
 	.put = map_put,
 	.translate = map_translate,
+	.peek = map_peek,
 	.add = map_add,
 	.remove = map_remove,
 	.sync = map_sync,

@@ -109,6 +109,28 @@ static int fake_file_translate(struct mappable *m, u64 offset, u64 want_start, u
 	return err;
 }
 
+/* Has at hand what is present. */
+static int fake_file_peek(struct mappable *m, u64 offset, u64 want_start, u64 want_end,
+			  struct translation *ret)
+{
+	struct fake_file *f = fake_file_of(m);
+	u64 index = offset / PAGE_SIZE;
+	int err = -EAGAIN;
+
+	mutex_lock(&f->lock);
+	if (offset < f->size && f->present[index]) {
+		*ret = (struct translation){
+			.file = pgalloc_file(f->p),
+			.offset = index * PAGE_SIZE,
+			.range = { f->page[index], f->page[index] + PAGE_SIZE },
+		};
+		memfile_get(ret->file, ret->range);
+		err = 0;
+	}
+	mutex_unlock(&f->lock);
+	return err;
+}
+
 static int fake_file_add(struct mappable *m, struct mapping *mapping)
 {
 	struct fake_file *f = fake_file_of(m);
@@ -141,6 +163,7 @@ static const struct mappable_ops fake_file_ops = {
 	.get = fake_file_get,
 	.put = fake_file_put,
 	.translate = fake_file_translate,
+	.peek = fake_file_peek,
 	.add = fake_file_add,
 	.remove = fake_file_remove,
 	.identify = fake_file_identify,
