@@ -35,6 +35,7 @@ struct pipe {
 	u64 ring_size;	  /* likewise: power of two, <= capacity, 0 while there is none */
 	_Atomic u32 readers, writers;
 	_Atomic u32 reader_opens, writer_opens; /* ever; for FIFO opens that wait */
+	bool unnamed;	  /* immutable: from pipe(2); opening it again (/proc/PID/fd) never waits */
 	int files;	  /* protected by fifo_lock */
 	struct inode *inode; /* borrowed: every open file holds it */
 	/* packets not yet read, oldest first: [packet_first, packet_last) modulo the slots */
@@ -167,6 +168,7 @@ int pipe_create(u32 flags, const struct cred *cred, struct file **ret_read, stru
 	p = pipe_new(inode, cred);
 	if (!p)
 		goto fail;
+	p->unnamed = true;
 	p->files = 2;
 	atomic_store(&inode->fifo, p);
 	end_open(ends[0], p, O_RDONLY);
@@ -208,7 +210,8 @@ int fifo_open(struct inode *inode, struct file *file)
 	}
 	p->files++;
 	mutex_unlock(&fifo_lock);
-	if ((flags & O_ACCMODE) == O_WRONLY && (flags & O_NONBLOCK) && !p->readers) {
+	if ((flags & O_ACCMODE) == O_WRONLY && (flags & O_NONBLOCK) && !p->readers &&
+	    !p->unnamed) {
 		pipe_drop_file(p);
 		free(e);
 		return -ENXIO;
@@ -224,7 +227,7 @@ bool fifo_open_ready(struct file *file)
 	struct pipe_end *e = end_of(file);
 	struct pipe *p = e->pipe;
 
-	if ((e->reads && e->writes) || (file_flags(file) & O_NONBLOCK))
+	if (p->unnamed || (e->reads && e->writes) || (file_flags(file) & O_NONBLOCK))
 		return true;
 	if (e->reads)
 		return p->writers || p->writer_opens != e->opens_seen;

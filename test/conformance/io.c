@@ -370,6 +370,18 @@ CASE(pipe_hangup_events)
 	CHECK_EQ(poll(&w, 1, 1000), 1);
 	CHECK_EQ(w.revents & POLLERR, POLLERR);
 }
+CASE(pipe_reopened_through_proc)
+{
+	int p[2];
+	char path[64], c;
+	OK(pipe(p));
+	CHECK_EQ(write(p[1], "x", 1), 1);
+	close(p[1]);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", p[0]);
+	int again = OK(open(path, O_RDONLY)); /* no writer, and yet no wait */
+	CHECK_EQ(read(again, &c, 1), 1);
+	CHECK_EQ(read(again, &c, 1), 0);
+}
 CASE(fifo_open_rules)
 {
 	OK(mkfifo(conf_path("p"), 0600));
