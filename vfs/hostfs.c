@@ -319,7 +319,6 @@ int hostfs_lookup(struct inode *dir, const char *name, struct inode **ret)
 static void hostfs_destroy(struct inode *inode)
 {
 	struct hostfs_inode *hi = hostfs_inode(inode);
-	struct hostfs *fs = hostfs_of(inode->sb);
 
 	hostfs_unhash(hi);
 	hostfs_free_cache(hi);
@@ -327,8 +326,8 @@ static void hostfs_destroy(struct inode *inode)
 	if (hi->parent)
 		inode_put(&hi->parent->inode);
 	free(hi->name);
+	free(atomic_load(&hi->link_text));
 	inode_fini(inode);
-	(void)fs;
 	free(hi);
 }
 
@@ -403,17 +402,51 @@ static int hostfs_getattr(struct inode *inode, struct kstat *ret)
 	return 0;
 }
 
-static ssize_t hostfs_readlink(struct inode *inode, char *dst, size_t size)
+static ssize_t readlink_host(struct hostfs_inode *hi, char *dst, size_t size)
 {
 	char name[NAME_MAX + 1];
 	struct hostfs_fd *fd;
 	ssize_t n;
-	int err = hostfs_place(hostfs_inode(inode), &fd, name);
+	int err = hostfs_place(hi, &fd, name);
 
 	if (err)
 		return err;
 	n = host_readlinkat(fd->fd, name, dst, size);
 	hostfs_fd_put(fd);
+	return n;
+}
+
+/* The text of a symlink that cannot change, kept for the inode's life. NULL: not kept. */
+static const char *link_text(struct hostfs_inode *hi)
+{
+	struct hostfs *fs = hostfs_of(hi->inode.sb);
+	char *have = atomic_load(&hi->link_text), *mine, buf[PATH_MAX];
+	ssize_t n;
+
+	if (have || !fs->read_only || fs->shared)
+		return have;
+	n = readlink_host(hi, buf, sizeof(buf));
+	if (n <= 0 || n >= PATH_MAX)
+		return NULL;
+	mine = strndup(buf, (size_t)n);
+	if (!mine || atomic_compare_exchange_strong(&hi->link_text, &have, mine))
+		return mine;
+	free(mine);
+	return have;
+}
+
+static ssize_t hostfs_readlink(struct inode *inode, char *dst, size_t size)
+{
+	struct hostfs_inode *hi = hostfs_inode(inode);
+	const char *text = link_text(hi);
+	ssize_t n;
+
+	if (text) {
+		n = (ssize_t)MIN(strlen(text), size);
+		memcpy(dst, text, (size_t)n);
+	} else {
+		n = readlink_host(hi, dst, size);
+	}
 	if (n >= 0 && (size_t)n < size)
 		dst[n] = '\0';
 	return n;

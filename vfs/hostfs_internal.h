@@ -49,6 +49,7 @@ struct hostfs_inode {
 	struct statx_timestamp birth; /* immutable */
 	bool hidden;		      /* looks like an empty directory; only ever set */
 	bool above_hidden;	      /* a hidden path starts here */
+	_Atomic(char *) link_text;    /* symlinks of read-only layers, once read; owned */
 	_Atomic bool no_xattrs;	      /* known to have none (read-only layers) */
 	/* protected by table_lock */
 	struct hostfs_inode *hash_next;
