@@ -553,4 +553,49 @@ CASE(many_pairs)
 		close(p[i].m);
 	}
 }
+CASE(random_operations)
+{
+	struct pty p = open_pair();
+	unsigned seed = 12345;
+	char buf[600];
+	OK(fcntl(p.m, F_SETFL, O_NONBLOCK));
+	OK(fcntl(p.s, F_SETFL, O_NONBLOCK));
+	signal(SIGTTOU, SIG_IGN);
+	for (int i = 0; i < 3000; i++) {
+		struct termios t;
+		size_t n = rand_r(&seed) % sizeof(buf);
+		switch (rand_r(&seed) % 6) {
+		case 0:
+			OK(tcgetattr(p.s, &t));
+			t.c_iflag = rand_r(&seed) & 077777;
+			t.c_oflag = rand_r(&seed) & 0177;
+			t.c_lflag = rand_r(&seed) & 0177777;
+			for (size_t k = 0; k < 17; k++)
+				t.c_cc[k] = rand_r(&seed) % 40;
+			(void)!ioctl(p.s, TCSETS, &t);
+			break;
+		case 1:
+		case 2:
+			for (size_t k = 0; k < n; k++)
+				buf[k] = rand_r(&seed) % 3 ? rand_r(&seed) % 40 : rand_r(&seed);
+			CHECK(write(p.m, buf, n) >= 0 || errno == EAGAIN);
+			break;
+		case 3:
+			CHECK(read(p.s, buf, n) >= 0 || errno == EAGAIN);
+			break;
+		case 4:
+			CHECK(read(p.m, buf, n) >= 0 || errno == EAGAIN);
+			break;
+		default:
+			CHECK(write(p.s, buf, n) >= 0 || errno == EAGAIN);
+		}
+	}
+	/* and it works again after a reset */
+	raw(p.s, 1, 0);
+	OK(tcflow(p.s, TCOON));
+	OK(tcflush(p.s, TCIOFLUSH));
+	OK(tcflush(p.m, TCIOFLUSH));
+	type(p.m, "ok");
+	expect(p.s, "ok");
+}
 CONF_MAIN
