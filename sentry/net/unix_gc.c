@@ -2,7 +2,7 @@
 #include "base/host_time.h"
 #include "sentry/net/socket.h"
 
-/* A run that took longer makes the next ones wait, so that they cost a small part of the time. */
+/* A longer run in vain makes the next ones wait, so that they cost a small part of the time. */
 #define CHEAP_RUN_NS 200000
 #define DUTY 16
 
@@ -192,10 +192,10 @@ void unix_gc_run(struct file *closing)
 	mutex_lock(&gc_lock);
 	find_garbage(&doomed, closing);
 	mutex_unlock(&gc_lock);
-	sock_buf_free_list(&doomed);
 	host_clock_read(CLOCK_MONOTONIC, &ended);
-	if (ended - began > CHEAP_RUN_NS)
+	if (list_empty(&doomed) && ended - began > CHEAP_RUN_NS)
 		atomic_store(&next_run_ns, ended + (ended - began) * DUTY);
+	sock_buf_free_list(&doomed);
 }
 
 void unix_gc_closing(struct file *f)
