@@ -102,13 +102,13 @@ static s64 recv_try(void *arg)
 
 	if (x->iov->guest == x->iov->inline_seg)
 		part.guest = part.inline_seg;
-	if (!left || recv_would_block(s)) {
+	if ((left || s->ops->records) && recv_would_block(s))
+		return -EAGAIN;
+	if (!left) {
 		struct kiov none;
 
 		kiov_init(&none, NULL, 0);
 		x->m->room = 0;
-		if (recv_would_block(s) && (left || s->ops->records))
-			return -EAGAIN;
 		return s->ops->recv(s, x->m, &none);
 	}
 	x->m->room = x->iov->total;
