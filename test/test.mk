@@ -20,4 +20,5 @@ $(BUILD)/test/conformance/%: test/conformance/%.c test/conformance/lib/conf.c te
 	@mkdir -p $(@D)
 	$(CC) -std=gnu17 -O1 -g $(WARN) $(CONF_WARN) -I. -Itest/conformance -o $@ $< test/conformance/lib/conf.c -lpthread -lrt -lutil
 conformance-programs: $(CONF_BINS)
-.PHONY: conformance-programs
+test-programs: conformance-programs $(addprefix $(BUILD)/test/unit/,$(UNIT))
+.PHONY: conformance-programs test-programs
