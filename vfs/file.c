@@ -358,13 +358,15 @@ ssize_t vfs_read_buf(struct file *f, void *dst, size_t len, u64 offset)
 
 		kiov_init_buf(&k, &one, (char *)dst + done, len - done);
 		n = f->ops->read(f, &k, offset + done, 0);
-		if (n < 0)
-			return done ? (ssize_t)done : n;
-		if (n == 0)
+		if (n < 0 && !done)
+			return n;
+		if (n <= 0)
 			break;
 		done += (size_t)n;
 	}
 	if (done && vfs_notify_hook && f->path.mnt)
+		vfs_notify_path(&f->path, IN_ACCESS);
+	if (done && f->path.mnt)
 		vfs_notify_path(&f->path, IN_ACCESS);
 	return (ssize_t)done;
 }

@@ -149,12 +149,14 @@ static void notify_renamed(struct renaming *r)
 		vfs_notify_hook(source, NULL, "", IN_MOVE_SELF | isdir, 0);
 	if (!target || !atomic_load(&target->watches))
 		return;
-	if (r->flags & RENAME_EXCHANGE)
+	if (r->flags & RENAME_EXCHANGE) {
 		vfs_notify_hook(target, NULL, "", IN_MOVE_SELF, 0);
-	else if (inode_getattr(target, &st) == 0)
-		vfs_notify_hook(target, NULL, "",
-				st.nlink == 0 || inode_is_dir(target) ? IN_DELETE_SELF : IN_ATTRIB,
-				0);
+		return;
+	}
+	if (!inode_is_dir(target))
+		vfs_notify_hook(target, NULL, "", IN_ATTRIB, 0);
+	if (inode_is_dir(target) || (inode_getattr(target, &st) == 0 && st.nlink == 0))
+		vfs_notify_hook(target, NULL, "", IN_DELETE_SELF, 0);
 }
 
 static int rename_walked(struct renaming *r)
