@@ -1,8 +1,11 @@
 #include "base/host_thread.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -49,4 +52,33 @@ int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	return -r;
+}
+
+/* A number in a file; UINT64_MAX when it is absent or says "max". */
+static u64 number_in(const char *path)
+{
+	char buf[32];
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	if (n <= 0 || buf[0] < '0' || buf[0] > '9')
+		return UINT64_MAX;
+	buf[n] = 0;
+	return strtoull(buf, NULL, 10);
+}
+
+u64 host_task_room(void)
+{
+	static const char *const files[] = { "/proc/sys/kernel/threads-max", "/proc/sys/kernel/pid_max",
+					     "/sys/fs/cgroup/pids.max" };
+	struct rlimit r;
+	u64 room = UINT64_MAX;
+
+	if (getrlimit(RLIMIT_NPROC, &r) == 0 && r.rlim_cur != RLIM_INFINITY)
+		room = r.rlim_cur;
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		room = MIN(room, number_in(files[i]));
+	return room;
 }

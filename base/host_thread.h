@@ -21,4 +21,11 @@ int host_futex_wait_until(_Atomic u32 *word, u32 expected, u64 deadline_ns);
  */
 int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size);
 
+/*
+ * How many tasks the host lets this user have, by RLIMIT_NPROC, threads-max,
+ * pid_max and the cgroup's pids.max, as far as they can be read (before
+ * confinement); UINT64_MAX when nothing is known.
+ */
+u64 host_task_room(void);
+
 #endif

@@ -146,7 +146,7 @@ static int reserve_pid(struct task *t, const struct clone_args_k *a, struct pid_
 
 	MUTEX_GUARD(&k->tasklist_lock);
 
-	if (atomic_load(&k->pids->threads) >= TASK_COUNT_MAX)
+	if (atomic_load(&k->pids->threads) >= k->pids->limit)
 		return -EAGAIN;
 	if (limited && k->pids->tasks >= limit && count_of_user(k, t->cred->uid) >= limit)
 		return -EAGAIN;

@@ -35,6 +35,7 @@ struct pid_table {
 	struct avl_root root;
 	int last;
 	u32 entry_count;
+	u32 limit;	     /* immutable: of threads */
 	_Atomic u32 threads; /* sentry threads of tasks; futex word of kernel_kill_all */
 	u32 tasks;	     /* published and not yet exited */
 };

@@ -1,8 +1,13 @@
 /* Numbers of tasks, thread groups, process groups and sessions: an ordered table. */
+#include "base/host_thread.h"
 #include "base/log.h"
 #include "sentry/task/internal.h"
 
 #include <stdlib.h>
+
+/* A guest process takes a sentry thread and two or three of a stub; the rest is for others on the host. */
+#define HOST_TASKS_PER_TASK 4
+#define TASK_COUNT_MIN 64
 
 static struct pid_entry *entry_of(struct avl_node *n)
 {
@@ -13,8 +18,10 @@ struct pid_table *pid_table_new(void)
 {
 	struct pid_table *pt = calloc(1, sizeof(*pt));
 
-	if (pt)
-		pt->last = PID_REAPER;
+	if (!pt)
+		return NULL;
+	pt->last = PID_REAPER;
+	pt->limit = (u32)MAX(MIN(host_task_room() / HOST_TASKS_PER_TASK, TASK_COUNT_MAX), TASK_COUNT_MIN);
 	return pt;
 }
 
