@@ -366,8 +366,6 @@ ssize_t vfs_read_buf(struct file *f, void *dst, size_t len, u64 offset)
 	}
 	if (done && vfs_notify_hook && f->path.mnt)
 		vfs_notify_path(&f->path, IN_ACCESS);
-	if (done && f->path.mnt)
-		vfs_notify_path(&f->path, IN_ACCESS);
 	return (ssize_t)done;
 }
 
