@@ -292,8 +292,10 @@ static bool plain_stop(struct task *t, int code, u64 message)
 
 	trap_info(t, &si, SIGTRAP, code);
 	r = stop_locked(t, &sh, code, &si, message);
-	if (r)
+	/* Only stops at system calls take a signal; events ignore it. */
+	if (r && code >> 8 == 0)
 		send_injected(t);
+	t->ptrace_inject = 0;
 	signal_recalc_locked(t);
 	sighand_unlock(sh);
 	return r;
