@@ -12,6 +12,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 /* Reads longer than this look for holes first, so that reading them commits nothing. */
 #define HOLE_CHECK_SIZE (2 * PAGE_SIZE)
@@ -65,6 +66,26 @@ static void stop_at_hole(struct span *s)
 	}
 }
 
+/*
+ * The host's vDSO is no memory of ours, but it is the same code in every process,
+ * so the sentry reads its own (a guest may write(2) from there: ld.so prints the
+ * vDSO's name). No file: nothing to pin.
+ */
+static bool vdso_span(struct mm *mm, u64 addr, u64 len, enum how how, struct span *ret)
+{
+	struct platform_vdso vdso;
+	u64 own = getauxval(AT_SYSINFO_EHDR);
+
+	platform_get_vdso(mm->platform, &vdso);
+	if (how_writes(how) || !own || addr < vdso.ehdr || addr >= vdso.vdso_end)
+		return false;
+	*ret = (struct span){
+		.ptr = (char *)(own + (addr - vdso.ehdr)),
+		.len = MIN(len, vdso.vdso_end - addr),
+	};
+	return true;
+}
+
 /* The span at addr, at most len long. active_lock held. 0, -EFAULT, -ENOMEM, -EAGAIN (grow the stack). */
 static int span_at(struct mm *mm, u64 addr, u64 len, enum how how, struct span *ret)
 {
@@ -75,10 +96,12 @@ static int span_at(struct mm *mm, u64 addr, u64 len, enum how how, struct span *
 
 	mutex_assert_held(&mm->active_lock);
 	if (addr < mm->min || addr >= mm->max)
-		return -EFAULT;
+		return vdso_span(mm, addr, len, how, ret) ? 0 : -EFAULT;
 	v = vma_set_seek(&mm->vmas, addr);
 	if (!v)
-		return -EFAULT;
+		return vdso_span(mm, addr, len, how, ret) ? 0 : -EFAULT;
+	if (v->flags & VMA_RESERVED && addr >= v->start && vdso_span(mm, addr, len, how, ret))
+		return 0;
 	if (v->start > addr)
 		return v->flags & VMA_GROWSDOWN ? -EAGAIN : -EFAULT;
 	if (!permitted(v, how))
@@ -265,6 +288,11 @@ static ssize_t pin_span(struct mm *mm, u64 addr, size_t len, bool for_write, str
 	if (!s.ptr) {
 		s.len = MIN(s.len, ZERO_AREA);
 		*seg = (struct iovec){ zeros(), s.len };
+		*pin = (struct mm_pin){ 0 };
+		return (ssize_t)s.len;
+	}
+	if (!s.file) {
+		*seg = (struct iovec){ s.ptr, s.len };
 		*pin = (struct mm_pin){ 0 };
 		return (ssize_t)s.len;
 	}

@@ -1,6 +1,7 @@
 /* Reading and writing: offsets, vectors, sparse files, splice family, pipes, memfd. */
 #include "conf.h"
 #include <limits.h>
+#include <sys/auxv.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -63,6 +64,18 @@ CASE(zero_length_and_bad_pointers)
 	CHECK_ERR(read(fd, (void *)1, 1), EFAULT);
 	CHECK_ERR(read(fd, (void *)0xffff800000000000UL, 1), EFAULT);
 	CHECK_ERR(read(-1, NULL, 0), EBADF);
+}
+CASE(write_from_the_vdso)
+{
+	const char *vdso = (const char *)getauxval(33 /* AT_SYSINFO_EHDR */);
+	char buf[64];
+	if (!vdso)
+		SKIP("no vDSO");
+	int fd = temp("");
+	CHECK_EQ(write(fd, vdso, 64), 64);
+	CHECK_EQ(pread(fd, buf, 64, 0), 64);
+	CHECK_MEM(buf, "\177ELF", 4);
+	CHECK_MEM(buf, vdso, 64);
 }
 CASE(partial_at_bad_page)
 {
