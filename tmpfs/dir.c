@@ -132,21 +132,27 @@ static void dir_changed(struct inode *dir, int entries, int subdirs)
 	dir->mtime = dir->ctime = now;
 }
 
-/* One name of `inode` is gone: a directory with it, another inode maybe not. */
+/*
+ * Names. As on Linux a second name counts as an inode, for it pins the sentry's
+ * memory: an inode has charged itself and, under attr_lock, max(0, nlink - 1) more.
+ */
+static int name_added(struct inode *inode)
+{
+	MUTEX_GUARD(&inode->attr_lock);
+	if (inode->nlink && !tmpfs_charge_inode(tmpfs_sb(inode->sb)))
+		return -ENOSPC;
+	inode->nlink++;
+	inode->ctime = vfs_now();
+	return 0;
+}
+
 static void name_removed(struct inode *inode)
 {
-	bool extra_name = false;
-
-	mutex_lock(&inode->attr_lock);
-	if (inode_is_dir(inode)) {
-		inode->nlink = 0;
-	} else {
-		extra_name = inode->nlink > 1;
-		inode->nlink--;
-	}
+	MUTEX_GUARD(&inode->attr_lock);
 	inode->ctime = vfs_now();
-	mutex_unlock(&inode->attr_lock);
-	if (extra_name) /* see tmpfs_link */
+	if (inode_is_dir(inode))
+		inode->nlink = 0;
+	else if (--inode->nlink)
 		tmpfs_uncharge_inode(tmpfs_sb(inode->sb));
 }
 
@@ -216,28 +222,23 @@ int tmpfs_symlink(struct inode *dir, const char *name, const char *target,
 	return add_new(dir, name, inode, ret);
 }
 
-/* A second name counts as an inode, as on Linux: it pins memory of the sentry. */
 int tmpfs_link(struct inode *dir, const char *name, struct inode *target)
 {
-	struct tmpfs_sb *s = tmpfs_sb(dir->sb);
-	bool extra_name = target->nlink > 0;
 	int err;
 
 	if (dirent_find(dir, name))
 		return -EEXIST;
 	if (!dir->nlink)
 		return -ENOENT;
-	if (extra_name && !tmpfs_charge_inode(s))
-		return -ENOSPC;
-	err = dirent_add(dir, name, target);
-	if (err < 0) {
-		if (extra_name)
-			tmpfs_uncharge_inode(s);
+	err = name_added(target);
+	if (err < 0)
 		return err;
-	}
-	change_nlink(target, 1);
-	dir_changed(dir, 1, 0);
-	return 0;
+	err = dirent_add(dir, name, target);
+	if (err < 0)
+		name_removed(target);
+	else
+		dir_changed(dir, 1, 0);
+	return err;
 }
 
 int tmpfs_unlink(struct inode *dir, const char *name, struct inode *target)

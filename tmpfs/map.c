@@ -137,16 +137,18 @@ const struct mappable_ops tmpfs_mappable_ops = {
 };
 
 /*
- * A cursor in the list marks the place while the lock is dropped for each call;
- * its empty range meets no other walker's.
+ * A cursor in the list marks the place while the lock is dropped for each call,
+ * and a second mark the end: what registers later sees the new state anyway. The
+ * marks' empty ranges meet no other walker's.
  */
 void tmpfs_invalidate(struct tmpfs_data *d, u64 start, u64 end, bool private_too)
 {
-	struct mapping cursor = { .start = 0, .end = 0 };
+	struct mapping cursor = { .start = 0, .end = 0 }, last = cursor;
 
 	rwlock_wrlock(&d->lock);
 	list_push_front(&d->mappings, &cursor.node);
-	while (cursor.node.next != &d->mappings) {
+	list_push_back(&d->mappings, &last.node);
+	while (cursor.node.next != &last.node) {
 		struct mapping *m = list_first(&cursor.node, struct mapping, node);
 
 		list_del(&cursor.node);
@@ -159,5 +161,6 @@ void tmpfs_invalidate(struct tmpfs_data *d, u64 start, u64 end, bool private_too
 		rwlock_wrlock(&d->lock);
 	}
 	list_del(&cursor.node);
+	list_del(&last.node);
 	rwlock_unlock(&d->lock);
 }

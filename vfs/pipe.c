@@ -16,7 +16,9 @@
 #include <string.h>
 
 #define PIPE_MIN_SIZE PAGE_SIZE
-#define PIPE_HARD_MAX (256UL << 20)
+/* Rings are the sentry's memory, so even a guest's root meets a limit: for one pipe, and for all. */
+#define PIPE_HARD_MAX (32UL << 20)
+#define PIPE_TOTAL_MAX (512UL << 20)
 /* As Linux's pipe-user-pages-soft: beyond this many bytes of capacity new pipes are small. */
 #define PIPE_TOTAL_SOFT (64UL << 20)
 #define PIPE_SMALL_SIZE (2 * PAGE_SIZE)
@@ -81,12 +83,17 @@ static bool packets_full(struct pipe *p)
 static struct pipe *pipe_new(struct inode *inode, const struct cred *cred)
 {
 	struct pipe *p = calloc(1, sizeof(*p));
-	u64 size = PIPE_DEFAULT_SIZE;
+	u64 size = PIPE_DEFAULT_SIZE, total = total_capacity;
 
 	if (!p)
 		return NULL;
-	if (total_capacity + size > PIPE_TOTAL_SOFT && !cred_capable(cred, CAP_SYS_RESOURCE))
+	if (total > PIPE_TOTAL_MAX / 2 ||
+	    (total > PIPE_TOTAL_SOFT && !cred_capable(cred, CAP_SYS_RESOURCE)))
 		size = PIPE_SMALL_SIZE;
+	if (total > PIPE_TOTAL_MAX) {
+		free(p);
+		return NULL;
+	}
 	mutex_init(&p->wlock, RANK_PIPE, "pipe.wlock");
 	mutex_init(&p->rlock, RANK_PIPE, "pipe.rlock");
 	mutex_init(&p->packet_lock, RANK_LEAF, "pipe.packet_lock");
@@ -512,7 +519,7 @@ static s64 set_size(struct pipe *p, u64 arg)
 		return -EINVAL;
 	while (size < arg)
 		size *= 2;
-	if (size > PIPE_HARD_MAX)
+	if (size > PIPE_HARD_MAX || (size > p->capacity && total_capacity > PIPE_TOTAL_MAX / 2))
 		return -ENOMEM;
 	mutex_lock(&p->wlock);
 	mutex_lock_nested(&p->rlock);
