@@ -12,15 +12,15 @@ ALLFLAGS = -std=gnu17 -D_GNU_SOURCE $(OPT) $(WARN) -fno-strict-aliasing -I. -I$(
 LDLIBS  := -lseccomp -lcap -lpthread
 
 # The stub is freestanding code with its own rules (platform/stub/stub.mk); everything else is C and S by wildcard.
-src_of   = $(filter-out platform/stub/%,$(shell find $(1) -name '*.c' -o -name '*.S'))
+src_of   = $(filter-out platform/stub/% %.bpf.c $(AUDIT_SKIP),$(shell find $(1) -name '*.c' -o -name '*.S'))
 objs_of  = $(patsubst %,$(BUILD)/%.o,$(basename $(call src_of,$(1))))
-OBJS    := $(foreach m,$(MODULES),$(call objs_of,$(m)))
+OBJS     = $(foreach m,$(MODULES),$(call objs_of,$(m)))
 LIBS    := $(foreach m,$(filter-out cli,$(MODULES)),$(BUILD)/lib$(m).a)
 
 all: $(BUILD)/minisentry
 
 -include platform/stub/stub.mk
--include sentry/audit/audit.mk
+-include cli/audit/audit.mk
 -include test/test.mk
 
 $(BUILD)/minisentry: $(call objs_of,cli) $(LIBS)

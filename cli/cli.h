@@ -20,13 +20,16 @@ int cli_audit(int argc, char **argv);
  */
 int options_parse(int argc, char **argv, struct run_config *config);
 void options_print_help(void);
+/* Is `arg` ("--name") a run option whose value is the next argument? */
+bool options_takes_value(const char *arg);
 
 /*
  * launcher.c: forks the sentry into its namespaces, forwards signals, restores
- * the terminal however it ends. Returns the exit code. ret_sentry_pid (may be
- * NULL) is called with the sentry's host pid before it does anything.
+ * the terminal however it ends. Returns the exit code. on_start (may be NULL) is
+ * called with the sentry's pid before it does anything; when it returns false (after a
+ * message) the sentry is ended and 125 returned.
  */
-int launcher_run(struct run_config *config, void (*on_start)(pid_t sentry, void *arg), void *arg);
+int launcher_run(struct run_config *config, bool (*on_start)(pid_t sentry, void *arg), void *arg);
 
 /* One line to stderr: "minisentry: ...", and a hint line; returns 125. */
 int cli_error(const char *hint, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -1,5 +1,8 @@
 /* `minisentry doctor`: each mechanism and each layer of protection: works, or why not. */
 #include "cli/cli.h"
+#ifdef MINISENTRY_HAVE_AUDIT
+#include "cli/audit/collect.h"
+#endif
 #include "sentry/confine/confine.h"
 #include <fcntl.h>
 #include <stdio.h>
@@ -76,9 +79,10 @@ static void report_layers(void)
 static void report_audit(void)
 {
 #ifdef MINISENTRY_HAVE_AUDIT
-	bool bpf = geteuid() == 0;
+	char reason[256];
+	bool bpf = audit_probe(reason, sizeof(reason)) == 0;
 
-	row("audit (BPF)", bpf, bpf ? "raw system call tracepoints" : "needs root or CAP_BPF + CAP_PERFMON");
+	row("audit (BPF)", bpf, bpf ? "raw system call tracepoints" : reason);
 #else
 	row("audit (BPF)", false, "left out of this build: libbpf, clang or bpftool was missing");
 #endif

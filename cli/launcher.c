@@ -76,7 +76,7 @@ static int wait_for_sentry(pid_t pid)
 			 strsignal(WTERMSIG(status)));
 }
 
-int launcher_run(struct run_config *config, void (*on_start)(pid_t sentry, void *arg), void *arg)
+int launcher_run(struct run_config *config, bool (*on_start)(pid_t sentry, void *arg), void *arg)
 {
 	struct confine_state state = { 0 };
 	struct termios saved;
@@ -100,10 +100,15 @@ int launcher_run(struct run_config *config, void (*on_start)(pid_t sentry, void 
 	}
 	if (on_start) {
 		close(go[0]);
-		on_start(pid, arg);
-		if (write(go[1], "x", 1) != 1)
+		bool go_on = on_start(pid, arg);
+		if (!go_on || write(go[1], "x", 1) != 1)
 			kill(pid, SIGKILL);
 		close(go[1]);
+		if (!go_on) {
+			waitpid(pid, NULL, 0);
+			sigprocmask(SIG_SETMASK, &old, NULL);
+			return EXIT_OURS;
+		}
 	}
 	code = wait_for_sentry(pid);
 	/* In the background the terminal is somebody else's, and its settings too. */

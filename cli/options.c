@@ -103,6 +103,19 @@ void options_print_help(void)
 	fputs(help_text, stdout);
 }
 
+bool options_takes_value(const char *arg)
+{
+	size_t n = strlen(arg);
+
+	if (n < 3 || strncmp(arg, "--", 2) != 0)
+		return false;
+	/* getopt_long takes any beginning of a name. */
+	for (const struct option *o = options; o->name; o++)
+		if (strncmp(o->name, arg + 2, n - 2) == 0)
+			return o->has_arg == required_argument;
+	return false;
+}
+
 static int bad(const char *option, const char *value, const char *wanted)
 {
 	cli_error("minisentry run --help", "--%s %s: %s", option, value, wanted);

@@ -1,4 +1,5 @@
 #include "base/log.h"
+#include "platform/arch/x86_64/stub_image.h"
 #include "platform/internal.h"
 #include "platform/stub_calls.h"
 #include <asm/prctl.h>
@@ -8,6 +9,7 @@
 #include <linux/futex.h>
 #include <linux/prctl.h>
 #include <linux/seccomp.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define GUEST_WORD { .kind = CHECK_RANGE, .arg = 0, .value = STUB_SLOTS, .limit = STUB_SLOTS_END, \
@@ -197,6 +199,30 @@ static bool present(const struct stub_call *call, const struct stub_config *conf
 	default:
 		return true;
 	}
+}
+
+bool platform_stub_may_call(enum platform_kind kind, enum stub_role role, int nr)
+{
+	struct stub_config config = { .ptrace = kind == PLATFORM_PTRACE };
+	bool fsgsbase, dispatch;
+
+	platform_host_features(kind, &fsgsbase, &dispatch);
+	config.fsgsbase = fsgsbase;
+	config.dispatch = dispatch;
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
+		if (calls[i].nr == nr && present(&calls[i], &config) &&
+		    (dispatch ? calls[i].role == role : calls[i].role >= role))
+			return true;
+	return false;
+}
+
+void platform_stub_sections(struct stub_sections *ret)
+{
+	struct stub_header h;
+
+	memcpy(&h, stub_image_blob, sizeof(h));
+	*ret = (struct stub_sections){ STUB_TEXT,    h.end,	    h.mapper_start,
+				       h.mapper_end, h.guest_start, h.guest_end };
 }
 
 static void emit_arch(struct prog *p)

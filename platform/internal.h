@@ -107,6 +107,8 @@ struct platform {
 
 /* For tests: as on a host without syscall user dispatch. */
 extern bool platform_test_no_dispatch;
+/* What of the host a platform of that kind uses: wrfsbase & co., syscall user dispatch. */
+void platform_host_features(enum platform_kind kind, bool *ret_fsgsbase, bool *ret_dispatch);
 
 int zygote_start(struct platform *p, const struct platform_config *config, char *reason,
 		 size_t reason_size);

@@ -76,6 +76,13 @@ static void platform_destroy(struct platform *p)
 	free(p);
 }
 
+void platform_host_features(enum platform_kind kind, bool *ret_fsgsbase, bool *ret_dispatch)
+{
+	*ret_fsgsbase = getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE_BIT;
+	*ret_dispatch = kind == PLATFORM_SECCOMP && host_has_syscall_dispatch() &&
+			!platform_test_no_dispatch;
+}
+
 /* Everything but the proof that guest code runs. */
 static int platform_setup(enum platform_kind kind, const struct platform_config *config,
 			  struct platform **ret, char *reason, size_t reason_size)
@@ -87,9 +94,7 @@ static int platform_setup(enum platform_kind kind, const struct platform_config 
 		return -ENOMEM;
 	p->kind = kind;
 	p->ops = kind == PLATFORM_PTRACE ? ptrace_ops() : seccomp_ops();
-	p->fsgsbase = getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE_BIT;
-	p->dispatch = kind == PLATFORM_SECCOMP && host_has_syscall_dispatch() &&
-		      !platform_test_no_dispatch;
+	platform_host_features(kind, &p->fsgsbase, &p->dispatch);
 	p->cpus = host_cpu_count();
 	p->spin = config->spin && p->cpus > 1;
 	p->guest_min = min_addr();

@@ -12,6 +12,7 @@
 #define MINISENTRY_PLATFORM_STUB_CALLS_H
 
 #include "base/types.h"
+#include "platform/platform.h"
 
 enum stub_role { STUB_ZYGOTE, STUB_MAPPER, STUB_GUEST };
 
@@ -46,6 +47,17 @@ struct stub_call {
 };
 
 const struct stub_call *platform_stub_calls(size_t *ret_count);
+
+/* For the audit: has this role's filter a row for nr, with that platform on this host? kind is not AUTO. */
+bool platform_stub_may_call(enum platform_kind kind, enum stub_role role, int nr);
+
+/* Where the stub's code is mapped, and its parts of which only one role makes calls. */
+struct stub_sections {
+	u64 text, end;
+	u64 mapper_start, mapper_end;
+	u64 guest_start, guest_end;
+};
+void platform_stub_sections(struct stub_sections *ret);
 
 /* The host calls that the sentry's side of platform/ makes after platform_start. */
 struct host_call_reason {
