@@ -230,8 +230,8 @@ struct task {
 	u64 block_tsc;		   /* own: asleep since the handler began */
 	u64 prior_utime_ns;	   /* lock: of contexts before an exec */
 	u64 final_utime_ns, final_stime_ns; /* tasklist: once exited */
-	u64 minflt, majflt;	   /* own */
-	u64 nvcsw, nivcsw;
+	_Atomic u64 minflt, majflt; /* own writes; procfs reads */
+	_Atomic u64 nvcsw, nivcsw;
 	/* per-task scratch memory for handlers: no allocation on hot paths */
 	char *scratch_path;	   /* PATH_MAX + some, own */
 };
@@ -282,7 +282,8 @@ void task_kick(struct task *t);
 
 /* Guest tasks alive at once; the host's own limits may be lower. Beyond: -EAGAIN. */
 #define TASK_COUNT_MAX 16384
-struct pid_table *pid_table_new(void); /* by boot; NULL: no memory */
+/* By boot; host_room: host_task_room(). NULL: no memory. */
+struct pid_table *pid_table_new(u64 host_room);
 void pid_table_free(struct pid_table *pt);
 
 struct clone_args_k {
