@@ -219,6 +219,16 @@ static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 wan
 		    : -EFAULT;
 }
 
+static int map_peek(struct mappable *m, u64 offset, u64 want_start, u64 want_end,
+		    struct translation *ret)
+{
+	struct mappable *real = real_map(of_mappable(m));
+
+	return real && real->ops->peek
+		       ? real->ops->peek(real, offset, want_start, want_end, ret)
+		       : -EAGAIN;
+}
+
 static int map_add(struct mappable *m, struct mapping *mapping)
 {
 	struct ovl_inode *oi = of_mappable(m);
@@ -258,6 +268,7 @@ static const struct mappable_ops ovl_mappable_ops = {
 	.get = map_get,
 	.put = map_put,
 	.translate = map_translate,
+	.peek = map_peek,
 	.add = map_add,
 	.remove = map_remove,
 	.sync = map_sync,
