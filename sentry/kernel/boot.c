@@ -1,5 +1,6 @@
 /* The order of a sandbox's life; see boot.h and confine.h. */
 #include "sentry/kernel/boot.h"
+#include "base/host_thread.h"
 #include "base/log.h"
 #include "base/safecopy.h"
 #include "sentry/dev/dev.h"
@@ -126,7 +127,7 @@ static int make_kernel(struct boot *b)
 	snprintf(k->hostname, sizeof(k->hostname), "%s", b->config->hostname);
 	if (getrandom(k->random_bytes, sizeof(k->random_bytes), 0) < 0)
 		return boot_error(-errno, NULL, "getrandom");
-	k->pids = pid_table_new();
+	k->pids = pid_table_new(k->host_task_room);
 	k->futexes = futex_table_new();
 	b->root_cred = cred_new(0, 0, ALL_CAPS);
 	b->user_cred = cred_new(b->config->uid, b->config->gid, b->config->uid == 0 ? ALL_CAPS : 0);
@@ -387,6 +388,7 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	/* The root view hides the caller's folders, so what is written there is opened before. */
 	if (open_strace(b) < 0 || boot_host_collect(config, state, &b->host) < 0)
 		return EXIT_OURS;
+	b->kernel.host_task_room = host_task_room();
 	confine_files(b);
 	log_info("namespaces: user %d mount %d pid %d net %d ipc %d %s", state->user_ns, state->mount_ns,
 		 state->pid_ns, state->net_ns, state->ipc_ns, state->ns_reason);

@@ -24,6 +24,7 @@ struct kernel {
 	struct pgalloc *memory;
 	struct mutex tasklist_lock; /* RANK_TASKLIST */
 	struct pid_table *pids;	    /* tasklist */
+	u64 host_task_room;	    /* tasks that the host grants us, read before confinement */
 	struct timer_service *timers;
 	struct futex_table *futexes;
 	struct superblock *internal_tmpfs; /* memfd, shm */

@@ -152,9 +152,17 @@ static bool has_stopped_member(struct process_group *pg)
 {
 	struct thread_group *tg;
 
-	list_for_each(tg, &pg->members, pgrp_node)
-		if (tg->task_count && tg->stopped)
+	list_for_each(tg, &pg->members, pgrp_node) {
+		bool stopped;
+
+		if (!tg->task_count)
+			continue;
+		mutex_lock(&tg->sighand->lock);
+		stopped = tg->stopped;
+		mutex_unlock(&tg->sighand->lock);
+		if (stopped)
 			return true;
+	}
 	return false;
 }
 

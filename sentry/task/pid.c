@@ -1,5 +1,4 @@
 /* Numbers of tasks, thread groups, process groups and sessions: an ordered table. */
-#include "base/host_thread.h"
 #include "base/log.h"
 #include "sentry/task/internal.h"
 
@@ -14,14 +13,14 @@ static struct pid_entry *entry_of(struct avl_node *n)
 	return n ? container_of(n, struct pid_entry, node) : NULL;
 }
 
-struct pid_table *pid_table_new(void)
+struct pid_table *pid_table_new(u64 host_room)
 {
 	struct pid_table *pt = calloc(1, sizeof(*pt));
 
 	if (!pt)
 		return NULL;
 	pt->last = PID_REAPER;
-	pt->limit = (u32)MAX(MIN(host_task_room() / HOST_TASKS_PER_TASK, TASK_COUNT_MAX), TASK_COUNT_MIN);
+	pt->limit = (u32)MAX(MIN(host_room / HOST_TASKS_PER_TASK, TASK_COUNT_MAX), TASK_COUNT_MIN);
 	return pt;
 }
 
