@@ -386,9 +386,9 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	mallopt(M_TRIM_THRESHOLD, INT_MAX);
 	supervise_block_signals();
 	/* The root view hides the caller's folders, so what is written there is opened before. */
+	b->kernel.host_task_room = host_task_room();
 	if (open_strace(b) < 0 || boot_host_collect(config, state, &b->host) < 0)
 		return EXIT_OURS;
-	b->kernel.host_task_room = host_task_room();
 	confine_files(b);
 	log_info("namespaces: user %d mount %d pid %d net %d ipc %d %s", state->user_ns, state->mount_ns,
 		 state->pid_ns, state->net_ns, state->ipc_ns, state->ns_reason);
