@@ -22,3 +22,20 @@ $(BUILD)/test/conformance/%: test/conformance/%.c test/conformance/lib/conf.c te
 conformance-programs: $(CONF_BINS)
 test-programs: conformance-programs $(addprefix $(BUILD)/test/unit/,$(UNIT))
 .PHONY: conformance-programs test-programs
+
+# Hostile guests: test/hostile/NAME.c, named attacks; keeper watches minisentry from outside.
+HOSTILE := $(patsubst test/hostile/%.c,%,$(wildcard test/hostile/*.c))
+HOSTILE_BINS := $(addprefix $(BUILD)/test/hostile/,$(HOSTILE) keeper)
+$(BUILD)/test/hostile/keeper: test/hostile/host/keeper.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu17 -O1 -g $(WARN) -o $@ $<
+$(BUILD)/test/hostile/%: test/hostile/%.c test/hostile/lib/hostile.c test/hostile/lib/hostile.h
+	@mkdir -p $(@D)
+	$(CC) -std=gnu17 -O1 -g $(WARN) $(CONF_WARN) -I. -o $@ $< $(if $(filter linger,$*),,test/hostile/lib/hostile.c) -lpthread -lrt
+hostile-programs: $(HOSTILE_BINS)
+.PHONY: hostile-programs
+
+# Every conformance family and program test under `minisentry audit`; takes a while, needs root.
+audit-all: all conformance-programs
+	test/audit_all $(BUILD)
+.PHONY: audit-all

@@ -29,19 +29,21 @@ enum audit_role {
 #define AUDIT_NRS 512
 /* Rows that are no number of the x86-64 table. */
 #define AUDIT_NR_COMPAT (AUDIT_NRS - 2) /* a 32-bit entry: int 0x80, sysenter */
-#define AUDIT_NR_OTHER	(AUDIT_NRS - 1) /* out of range, x32 */
+#define AUDIT_NR_OTHER (AUDIT_NRS - 1)	/* out of range, x32 */
 
 struct audit_stat {
 	unsigned long long count;   /* calls that reached the host */
 	unsigned long long errors;  /* of these, returned -errno */
 	unsigned long long time_ns; /* of these, from entry to exit */
 	unsigned long long blocked; /* exits without an entry: stopped by a filter or SYSEMU */
-	unsigned long long astray;  /* of count, from an address outside the code that this role runs */
+	unsigned long long
+		astray; /* of count, from an address outside the code that this role runs */
 };
 
 struct audit_role_stat {
-	unsigned long long threads;		      /* that began in this role */
-	unsigned long long user_faults, kernel_faults; /* host page faults, by where the access stood */
+	unsigned long long threads; /* that began in this role */
+	unsigned long long user_faults,
+		kernel_faults; /* host page faults, by where the access stood */
 };
 
 enum audit_call_state { AUDIT_IDLE, AUDIT_IN_CALL, AUDIT_BORN };

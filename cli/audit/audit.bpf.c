@@ -12,12 +12,12 @@
 char LICENSE[] SEC("license") = "GPL"; /* of this object: task storage is a GPL helper */
 
 #define NR_RT_SIGRETURN 15
-#define NR_PRCTL	157
-#define NR_SECCOMP	317
+#define NR_PRCTL 157
+#define NR_SECCOMP 317
 #define SET_MODE_FILTER 1
-#define SET_DISPATCH	59
-#define THREAD_COMPAT	0x0002 /* TS_COMPAT, asm/thread_info.h */
-#define SIGNAL_SYS	31
+#define SET_DISPATCH 59
+#define THREAD_COMPAT 0x0002 /* TS_COMPAT, asm/thread_info.h */
+#define SIGNAL_SYS 31
 
 /* Where system call instructions stand in a stub. */
 const volatile __u64 stub_text, stub_end, mapper_start, mapper_end, guest_start, guest_end;
@@ -27,7 +27,7 @@ __u32 sentry_confined, sentry_killed;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, AUDIT_ROLES * AUDIT_NRS);
+	__uint(max_entries, AUDIT_ROLES *AUDIT_NRS);
 	__type(key, __u32);
 	__type(value, struct audit_stat);
 } stats SEC(".maps");
@@ -64,19 +64,23 @@ static __always_inline __u32 role_of(struct audit_thread *t)
 	return t->role;
 }
 
+/* ... at a system call: a stub's first thread is its mapper as soon as it runs that code. */
+static __always_inline __u32 caller_role(struct audit_thread *t, const struct pt_regs *regs)
+{
+	if (t->role == AUDIT_STUB_START && within(regs->ip, mapper_start, mapper_end))
+		t->role = AUDIT_MAPPER;
+	return role_of(t);
+}
+
 static __always_inline bool is_astray(__u32 role, __u64 ip)
 {
 	switch (role) {
 	case AUDIT_ZYGOTE:
-	case AUDIT_STUB_START:
-		return !within(ip, stub_text, stub_end);
+	case AUDIT_STUB_START: return !within(ip, stub_text, stub_end);
 	case AUDIT_MAPPER:
-	case AUDIT_GUEST_START:
-		return !within(ip, mapper_start, mapper_end);
-	case AUDIT_GUEST:
-		return !within(ip, guest_start, guest_end);
-	default: /* the sentry, and a zygote that is not in place yet: any code */
-		return false;
+	case AUDIT_GUEST_START: return !within(ip, mapper_start, mapper_end);
+	case AUDIT_GUEST: return !within(ip, guest_start, guest_end);
+	default: /* the sentry, and a zygote that is not in place yet: any code */ return false;
 	}
 }
 
@@ -99,9 +103,7 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 
 	if (!t)
 		return 0;
-	if (t->role == AUDIT_STUB_START && within(regs->ip, mapper_start, mapper_end))
-		t->role = AUDIT_MAPPER;
-	role = role_of(t);
+	role = caller_role(t, regs);
 	stat = stat_of(role, (__u64)nr);
 	if (!stat)
 		return 0;
@@ -124,12 +126,8 @@ static __always_inline void note_confined(struct audit_thread *t)
 		if (t->call_nr == NR_SECCOMP)
 			sentry_confined = 1;
 		break;
-	case AUDIT_ZYGOTE_START:
-		t->role = AUDIT_ZYGOTE;
-		break;
-	case AUDIT_GUEST_START:
-		t->role = AUDIT_GUEST;
-		break;
+	case AUDIT_ZYGOTE_START: t->role = AUDIT_ZYGOTE; break;
+	case AUDIT_GUEST_START: t->role = AUDIT_GUEST; break;
 	}
 }
 
@@ -147,7 +145,7 @@ int BPF_PROG(on_exit, struct pt_regs *regs, long ret)
 	if (state == AUDIT_BORN) /* a child's return from fork */
 		return 0;
 	if (state != AUDIT_IN_CALL) {
-		stat = stat_of(role_of(t), (__u64)regs->orig_ax);
+		stat = stat_of(caller_role(t, regs), (__u64)regs->orig_ax);
 		if (stat)
 			__sync_fetch_and_add(&stat->blocked, 1);
 		return 0;
@@ -168,12 +166,9 @@ static __always_inline __u32 child_role(__u32 role, bool new_process)
 {
 	switch (role) {
 	case AUDIT_SENTRY_START:
-	case AUDIT_SENTRY:
-		return new_process ? AUDIT_ZYGOTE_START : role;
-	case AUDIT_ZYGOTE:
-		return AUDIT_STUB_START;
-	case AUDIT_MAPPER:
-		return new_process ? AUDIT_MAPPER : AUDIT_GUEST_START;
+	case AUDIT_SENTRY: return new_process ? AUDIT_ZYGOTE_START : role;
+	case AUDIT_ZYGOTE: return AUDIT_STUB_START;
+	case AUDIT_MAPPER: return new_process ? AUDIT_MAPPER : AUDIT_GUEST_START;
 	default: /* none of these should have any; what they do is held to the same rows */
 		return role;
 	}

@@ -120,8 +120,8 @@ int audit_collect_start(pid_t sentry, char *reason, size_t reason_size)
 	if (err == 0)
 		err = audit_bpf__attach(collect.bpf);
 	if (err < 0) {
-		snprintf(reason, reason_size, "cannot attach the BPF programs: %s%s%s", strerror(-err),
-			 collect.warning[0] ? ": " : "", collect.warning);
+		snprintf(reason, reason_size, "cannot attach the BPF programs: %s%s%s",
+			 strerror(-err), collect.warning[0] ? ": " : "", collect.warning);
 		audit_collect_stop();
 		return err;
 	}
@@ -131,7 +131,8 @@ int audit_collect_start(pid_t sentry, char *reason, size_t reason_size)
 
 int audit_collect_read(struct audit_snapshot *ret)
 {
-	int stats = bpf_map__fd(collect.bpf->maps.stats), roles = bpf_map__fd(collect.bpf->maps.roles);
+	int stats = bpf_map__fd(collect.bpf->maps.stats),
+	    roles = bpf_map__fd(collect.bpf->maps.roles);
 	int err = 0;
 
 	for (u32 role = 0; err == 0 && role < AUDIT_ROLES; role++) {

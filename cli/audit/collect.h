@@ -16,7 +16,7 @@
 struct audit_snapshot {
 	struct audit_stat stats[AUDIT_ROLES][AUDIT_NRS];
 	struct audit_role_stat roles[AUDIT_ROLES];
-	u64 lost;	   /* threads that could not be followed: the audit has a hole */
+	u64 lost;	    /* threads that could not be followed: the audit has a hole */
 	bool sentry_killed; /* by its own filter */
 	u64 elapsed_ns;
 };

@@ -89,7 +89,8 @@ static void sleep_until_ended(struct audit *a)
 static void *live_main(void *arg)
 {
 	struct audit *a = arg;
-	struct audit_snapshot *before = calloc(1, sizeof(*before)), *now = calloc(1, sizeof(*now)), *t;
+	struct audit_snapshot *before = calloc(1, sizeof(*before)), *now = calloc(1, sizeof(*now)),
+			      *t;
 	struct audit_tables *tables = malloc(sizeof(*tables));
 
 	pthread_mutex_lock(&a->lock);
@@ -165,7 +166,8 @@ static int report(struct audit *a, FILE *json, int code)
 
 int cli_audit(int argc, char **argv)
 {
-	static struct audit a = { .lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER };
+	static struct audit a = { .lock = PTHREAD_MUTEX_INITIALIZER,
+				  .cond = PTHREAD_COND_INITIALIZER };
 	FILE *json = stdout;
 	int ret, code;
 
@@ -180,7 +182,8 @@ int cli_audit(int argc, char **argv)
 	if (a.json_path) {
 		json = fopen(a.json_path, "we");
 		if (!json)
-			return cli_error(NULL, "audit: --json=%s: %s", a.json_path, strerror(errno));
+			return cli_error(NULL, "audit: --json=%s: %s", a.json_path,
+					 strerror(errno));
 	}
 	code = launcher_run(&a.config, on_start, &a);
 	if (a.started) {

@@ -83,7 +83,8 @@ void audit_tables_make(enum platform_kind kind, struct audit_tables *ret)
 			ret->allowed[AUDIT_SENTRY][rules[i].nr] = true;
 	for (int role = AUDIT_ZYGOTE; role < AUDIT_ROLES; role++)
 		for (int nr = 0; nr < AUDIT_NR_COMPAT; nr++)
-			ret->allowed[role][nr] = platform_stub_may_call(kind, role_info[role].stub, nr);
+			ret->allowed[role][nr] =
+				platform_stub_may_call(kind, role_info[role].stub, nr);
 	for (int nr = 0; without && nr < AUDIT_NR_COMPAT; nr++)
 		if (listed(without, audit_call_name(nr)))
 			for (int role = 0; role < AUDIT_ROLES; role++)
@@ -112,9 +113,11 @@ size_t audit_findings(const struct audit_snapshot *s, const struct audit_tables 
 		for (int nr = 0; nr < AUDIT_NRS; nr++) {
 			const struct audit_stat *stat = &s->stats[role][nr];
 			const struct audit_finding found[] = {
-				{ role, nr, FINDING_OUTSIDE, tables->allowed[role][nr] ? 0 : stat->count },
+				{ role, nr, FINDING_OUTSIDE,
+				  tables->allowed[role][nr] ? 0 : stat->count },
 				{ role, nr, FINDING_ASTRAY, stat->astray },
-				{ role, nr, FINDING_STOPPED, stopped_matters(role, nr) ? stat->blocked : 0 },
+				{ role, nr, FINDING_STOPPED,
+				  stopped_matters(role, nr) ? stat->blocked : 0 },
 			};
 
 			for (size_t i = 0; i < ARRAY_SIZE(found); i++) {

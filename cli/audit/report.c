@@ -3,7 +3,7 @@
 #include <string.h>
 
 #define FINDINGS_MAX 256
-#define RED   "\033[1;31m"
+#define RED "\033[1;31m"
 #define PLAIN "\033[0m"
 
 struct totals {
@@ -101,8 +101,9 @@ static void print_findings(FILE *out, bool colour, const struct audit_snapshot *
 	if (s->sentry_killed)
 		fprintf(out, "%s  the sentry was killed by its filter%s\n", red, plain);
 	if (s->lost)
-		fprintf(out, "%s  %llu threads could not be followed: this audit is not complete%s\n", red,
-			(unsigned long long)s->lost, plain);
+		fprintf(out,
+			"%s  %llu threads could not be followed: this audit is not complete%s\n",
+			red, (unsigned long long)s->lost, plain);
 }
 
 size_t report_text(FILE *out, bool colour, const struct audit_snapshot *s,
@@ -114,12 +115,15 @@ size_t report_text(FILE *out, bool colour, const struct audit_snapshot *s,
 	struct totals t = totals_of(s);
 	u64 outside = outside_of(findings, count);
 
-	fprintf(out, "\n%s%llu host system calls, %llu outside the tables%s\n", colour && outside ? RED : "",
-		(unsigned long long)t.confined, (unsigned long long)outside, colour && outside ? PLAIN : "");
+	fprintf(out, "\n%s%llu host system calls, %llu outside the tables%s\n",
+		colour && outside ? RED : "", (unsigned long long)t.confined,
+		(unsigned long long)outside, colour && outside ? PLAIN : "");
 	fprintf(out,
-		"and %llu before confinement; %llu host page faults; %llu system calls of the guest "
+		"and %llu before confinement; %llu host page faults; %llu system calls of the "
+		"guest "
 		"stopped at the host's door\n\n",
-		(unsigned long long)t.start_up, (unsigned long long)(t.user_faults + t.kernel_faults),
+		(unsigned long long)t.start_up,
+		(unsigned long long)(t.user_faults + t.kernel_faults),
 		(unsigned long long)t.intercepted);
 	fprintf(out, "%-19s %-24s %10s %9s %12s %10s %9s\n", "role", "call", "count", "errors",
 		"total ms", "avg us", "stopped");
@@ -130,7 +134,8 @@ size_t report_text(FILE *out, bool colour, const struct audit_snapshot *s,
 			print_row(out, audit_role_name(role), &rows[i],
 				  colour && has_finding(findings, count, role, rows[i].nr));
 	}
-	fprintf(out, "\n%-19s %10s %18s %18s\n", "role", "threads", "faults (user)", "faults (kernel)");
+	fprintf(out, "\n%-19s %10s %18s %18s\n", "role", "threads", "faults (user)",
+		"faults (kernel)");
 	for (int role = 0; role < AUDIT_ROLES; role++) {
 		const struct audit_role_stat *r = &s->roles[role];
 
@@ -180,9 +185,11 @@ void report_live(FILE *out, bool colour, const struct audit_snapshot *before,
 	subtract(before, now, d);
 	t = totals_of(d);
 	count = audit_findings(d, tables, findings, FINDINGS_MAX);
-	fprintf(out, "-- %.1f s: %llu host system calls, %llu page faults, %llu guest calls stopped\n",
+	fprintf(out,
+		"-- %.1f s: %llu host system calls, %llu page faults, %llu guest calls stopped\n",
 		(double)now->elapsed_ns / 1e9, (unsigned long long)(t.confined + t.start_up),
-		(unsigned long long)(t.user_faults + t.kernel_faults), (unsigned long long)t.intercepted);
+		(unsigned long long)(t.user_faults + t.kernel_faults),
+		(unsigned long long)t.intercepted);
 	for (int role = 0; role < AUDIT_ROLES; role++) {
 		size_t n = rows_of(d, role, rows);
 
@@ -218,11 +225,14 @@ static void json_role(FILE *out, const struct audit_snapshot *s, int role,
 		const struct audit_stat *c = rows[i].stat;
 
 		fprintf(out,
-			"%s{\"name\":\"%s\",\"nr\":%d,\"count\":%llu,\"errors\":%llu,\"time_ns\":%llu,"
+			"%s{\"name\":\"%s\",\"nr\":%d,\"count\":%llu,\"errors\":%llu,\"time_ns\":%"
+			"llu,"
 			"\"stopped\":%llu,\"in_table\":%s}",
 			i ? "," : "", audit_call_name(rows[i].nr), rows[i].nr, c->count, c->errors,
 			c->time_ns, c->blocked,
-			!confined ? "null" : tables->allowed[role][rows[i].nr] ? "true" : "false");
+			!confined			    ? "null"
+			: tables->allowed[role][rows[i].nr] ? "true"
+							    : "false");
 	}
 	fputs("]}", out);
 }
@@ -237,7 +247,8 @@ size_t report_json(FILE *out, enum platform_kind platform, int exit_code,
 	fprintf(out,
 		"{\"platform\":\"%s\",\"exit_code\":%d,\"elapsed_ns\":%llu,\"calls\":%llu,"
 		"\"start_up_calls\":%llu,\"outside\":%llu,\"guest_calls_stopped\":%llu,"
-		"\"user_faults\":%llu,\"kernel_faults\":%llu,\"sentry_killed\":%s,\"lost_threads\":%llu,"
+		"\"user_faults\":%llu,\"kernel_faults\":%llu,\"sentry_killed\":%s,\"lost_threads\":"
+		"%llu,"
 		"\"roles\":[",
 		platform_name(platform), exit_code, (unsigned long long)s->elapsed_ns,
 		(unsigned long long)t.confined, (unsigned long long)t.start_up,
@@ -250,7 +261,9 @@ size_t report_json(FILE *out, enum platform_kind platform, int exit_code,
 	}
 	fputs("],\"findings\":[", out);
 	for (size_t i = 0; i < MIN(count, FINDINGS_MAX); i++)
-		fprintf(out, "%s{\"role\":\"%s\",\"name\":\"%s\",\"nr\":%d,\"count\":%llu,\"what\":\"%s\"}",
+		fprintf(out,
+			"%s{\"role\":\"%s\",\"name\":\"%s\",\"nr\":%d,\"count\":%llu,\"what\":\"%"
+			"s\"}",
 			i ? "," : "", audit_role_name(f[i].role), audit_call_name(f[i].nr), f[i].nr,
 			(unsigned long long)f[i].count, audit_finding_text(f[i].kind));
 	fputs("]}\n", out);
