@@ -75,9 +75,7 @@ static void tear_down(struct mm *mm)
 {
 	struct mm_op op;
 	struct vma *v;
-	struct mm_stats stats;
 
-	mm_get_stats(mm, &stats); /* for peak_rss */
 	mm_op_begin(mm, &op);
 	if (mm->pmas.mapped)
 		stub_drop_all(mm);

@@ -159,6 +159,7 @@ struct mm_stats {
 	u64 minor_faults, major_faults;
 	size_t map_count;
 };
+/* peak_rss is the highest rss that any call saw: ask before an exit or exec ends the mm. */
 void mm_get_stats(struct mm *mm, struct mm_stats *ret);
 /* One vma as /proc/PID/maps and smaps show it. */
 struct mm_vma_info {

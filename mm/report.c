@@ -32,6 +32,12 @@ struct rss {
 	bool shmem_vma;
 };
 
+/* A private mapping's pages of a file come from a cache that has filled them: no need to ask the host. */
+static bool surely_committed(const struct vma *v, const struct pma *p)
+{
+	return p->file && !p->owned && !(v->flags & VMA_SHARED);
+}
+
 static void add_rss(void *arg, const struct pma *p, u64 len, u32 refs)
 {
 	struct rss *rss = arg;
@@ -74,9 +80,14 @@ void mm_get_stats(struct mm *mm, struct mm_stats *ret)
 			continue;
 		p = pma_set_seek(&mm->pmas, v->start);
 		rss.shmem_vma = p && p->start < v->end && is_shmem(v);
-		for (; p && p->start < v->end; p = pma_next(p))
-			each_committed(p, MAX(p->start, v->start), MIN(p->end, v->end), add_rss,
-				       &rss);
+		for (; p && p->start < v->end; p = pma_next(p)) {
+			u64 start = MAX(p->start, v->start), end = MIN(p->end, v->end);
+
+			if (surely_committed(v, p))
+				rss.file += end - start;
+			else
+				each_committed(p, start, end, add_rss, &rss);
+		}
 	}
 	s.total_vm = mm->total;
 	s.data = mm->data;

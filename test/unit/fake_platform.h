@@ -87,6 +87,11 @@ void platform_guest_limits(const struct platform *p, u64 *ret_min, u64 *ret_max)
 	*ret_max = FAKE_MAX;
 }
 
+void platform_get_vdso(const struct platform *p, struct platform_vdso *ret)
+{
+	*ret = (struct platform_vdso){ 0 };
+}
+
 int platform_as_new(struct platform *p, struct platform_as **ret)
 {
 	struct platform_as *as = calloc(1, sizeof(*as));
