@@ -35,7 +35,7 @@ $(BUILD)/test/hostile/%: test/hostile/%.c test/hostile/lib/hostile.c test/hostil
 hostile-programs: $(HOSTILE_BINS)
 .PHONY: hostile-programs
 
-# Every conformance family and program test under `minisentry audit`; takes a while, needs root.
-audit-all: all conformance-programs
+# Every conformance family, program test and hostile guest under `minisentry audit`; takes a while, needs root.
+audit-all: all conformance-programs hostile-programs
 	test/audit_all $(BUILD)
 .PHONY: audit-all
