@@ -13,7 +13,7 @@
 #define RWF_NOAPPEND 0x20 /* newer than this system's headers */
 #endif
 
-void (*vfs_notify_hook)(struct inode *inode, struct inode *parent, const char *name, u32 mask,
+void (*_Atomic vfs_notify_hook)(struct inode *inode, struct inode *parent, const char *name, u32 mask,
 			u32 cookie);
 
 int file_new(struct inode *inode, const struct path *path, u32 flags, const struct cred *cred,

@@ -151,7 +151,7 @@ int vfs_open_device(struct inode *inode, struct file *file);
 
 /* Hook for inotify, set once (at start or with the first watch) by sentry/fd: mask is IN_*. May be NULL.
  * Called without locks, only for inodes with `watches` set or whose parent has them. */
-extern void (*vfs_notify_hook)(struct inode *inode, struct inode *parent, const char *name, u32 mask,
+extern void (*_Atomic vfs_notify_hook)(struct inode *inode, struct inode *parent, const char *name, u32 mask,
 			       u32 cookie);
 
 #endif
