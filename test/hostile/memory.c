@@ -1,0 +1,383 @@
+/* The stub's memory: what can be written is overwritten, what can be executed is jumped into. */
+#include "test/hostile/lib/hostile.h"
+#include <pthread.h>
+#include <sys/time.h>
+
+#define PAGE 4096UL
+
+/* ---- looking ---- */
+
+static bool readable(uint64_t addr)
+{
+	return CATCH((void)*(volatile uint8_t *)addr);
+}
+
+static bool writable(uint64_t addr)
+{
+	return CATCH(__asm__ volatile("lock orb $0, (%0)" : : "r"(addr) : "memory"));
+}
+
+struct found {
+	unsigned count;
+	uint64_t page[2048];
+};
+
+static void look_at(struct found *f, uint64_t addr)
+{
+	if (f->count < 2048 && writable(addr))
+		f->page[f->count++] = addr;
+}
+
+/* Writable pages that no mmap of this process has made. */
+static void find_writable(struct found *f)
+{
+	f->count = 0;
+	for (uint64_t a = STUB_AREA - 16 * PAGE; a < STUB_SLOTS + 8 * STUB_SLOT_SIZE; a += PAGE)
+		look_at(f, a);
+	for (uint64_t s = 8; s < STUB_SLOT_MAX; s = s * 5 / 4)
+		look_at(f, STUB_SLOTS + s * STUB_SLOT_SIZE);
+	for (uint64_t a = STUB_SLOTS + STUB_SLOT_MAX * STUB_SLOT_SIZE; a < 0x7fffffffffff; a += 0x11f0000)
+		look_at(f, a);
+	for (int i = 0; i < 2000; i++)
+		look_at(f, STUB_AREA + (rnd() % 0x1ffff) * PAGE);
+	look_at(f, 0x7ffffffff000);
+	look_at(f, 0);
+	look_at(f, 0x1000);
+	look_at(f, 0xffffffffff600000);
+	look_at(f, 0xffff888000000000);
+}
+
+static void write_all(void *arg)
+{
+	struct found f;
+	unsigned how = (unsigned)(uintptr_t)arg;
+
+	catch_setup();
+	find_writable(&f);
+	for (unsigned i = 0; i < f.count; i++) {
+		volatile uint8_t *p = (uint8_t *)f.page[i];
+
+		for (unsigned j = 0; j < PAGE; j++) {
+			CATCH(p[j] = how == 0 ? 0xff : how == 1 ? 0 : (uint8_t)rnd(););
+			if (how == 3 && j % 64 == 0)
+				syscall(SYS_getppid);
+		}
+		syscall(SYS_getppid);
+	}
+	for (int i = 0; i < 100; i++)
+		getppid();
+}
+
+ATTACK(overwrite_everything)
+{
+	for (uintptr_t how = 0; how < 4; how++)
+		for (int i = 0; i < (how < 2 ? 1 : 3); i++)
+			in_child(write_all, (void *)how, 20000, NULL);
+}
+
+/* The stub's code and constants, the configuration and the commands are not writable by anything. */
+ATTACK(stub_is_read_only)
+{
+	catch_setup();
+	for (uint64_t a = STUB_AREA; a < STUB_SLOTS; a += PAGE)
+		if (writable(a))
+			breach("%#lx is writable", (unsigned long)a);
+	/* Nor by the sentry for the guest. */
+	for (uint64_t a = STUB_AREA; a < STUB_SLOTS + 4 * STUB_SLOT_SIZE; a += PAGE) {
+		int fd = open("/dev/zero", O_RDONLY), mem = open("/proc/self/mem", O_RDWR);
+
+		if (read(fd, (void *)a, 64) > 0)
+			breach("read(2) writes to %#lx", (unsigned long)a);
+		if (pwrite(mem, "x", 1, (off_t)a) > 0)
+			breach("/proc/self/mem writes to %#lx", (unsigned long)a);
+		if (mprotect((void *)a, PAGE, PROT_READ | PROT_WRITE) == 0)
+			breach("mprotect of %#lx", (unsigned long)a);
+		if (munmap((void *)a, PAGE) == 0)
+			breach("munmap of %#lx", (unsigned long)a);
+		if (mmap((void *)a, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+			 0) != MAP_FAILED)
+			breach("mmap over %#lx", (unsigned long)a);
+		if (madvise((void *)a, PAGE, MADV_DONTNEED) == 0)
+			breach("madvise of %#lx", (unsigned long)a);
+		close(fd);
+		close(mem);
+	}
+}
+
+/* ---- corrupting the register page while calls are made ---- */
+
+struct corrupt {
+	int kind;
+	volatile int stop;
+	struct found f;
+};
+
+static const uint32_t words[] = { 0, 1, 2, 3, 0x101, 0x102, 0x103, 0x201, 0x202, 0x203, 0x301, 0x302,
+				  0xff, 0xffffffff, 0x80000001 };
+
+static void *corrupter(void *arg)
+{
+	struct corrupt *c = arg;
+	uint64_t end = now_ms() + 700;
+
+	rnd_seed(rnd() + (uint64_t)c->kind);
+	while (now_ms() < end) {
+		for (int i = 0; i < 2000; i++) {
+			uint64_t page = c->f.page[rnd() % c->f.count];
+			uint64_t slot = page & ~(STUB_SLOT_SIZE - 1);
+			volatile uint32_t *w = (uint32_t *)slot;
+
+			switch (c->kind) {
+			case 0: /* turns */
+				w[0] = words[rnd() % (sizeof(words) / 4)];
+				break;
+			case 1: /* where the frame is */
+				w[1] = rnd() % 2 ? (uint32_t)rnd() & 0x7ff8 : (uint32_t)rnd();
+				break;
+			case 2: /* segment bases, spin count */
+				w[2 + rnd() % 6] = (uint32_t)rnd();
+				break;
+			case 3: /* the frames: anything */
+				((volatile uint8_t *)page)[rnd() % PAGE] = (uint8_t)rnd();
+				break;
+			case 4: { /* qwords of the frame area to interesting values */
+				static const uint64_t values[] = { 0, 15, 0x800000000000, 0x7fffffffffff, STUB_AREA,
+								   STUB_SLOTS, ~0UL, 0x33, 0x23, 0x2b00000000000033,
+								   0x46505853, 0x46505845, 0xffffffff };
+
+				((volatile uint64_t *)(slot + STUB_SLOT_SIZE - 2 * PAGE))[rnd() % 1024] =
+					values[rnd() % (sizeof(values) / 8)];
+				break;
+			}
+			default: /* turns and where, together */
+				w[rnd() % 2] = rnd() % 2 ? words[rnd() % 12] : (uint32_t)(0x7000 + rnd() % 0xf00);
+			}
+		}
+		if (c->kind >= 3)
+			getppid();
+	}
+	c->stop = 1;
+	return NULL;
+}
+
+static void corrupt_child(void *arg)
+{
+	struct corrupt c = { .kind = (int)(intptr_t)arg };
+	pthread_t t;
+	volatile uint32_t x = 0;
+
+	catch_setup();
+	if (pthread_create(&t, NULL, corrupter, &(struct corrupt){ .stop = 1 }) != 0)
+		return;
+	pthread_join(t, NULL);
+	find_writable(&c.f);
+	if (c.f.count == 0)
+		return; /* ptrace: maybe nothing is mapped yet */
+	if (pthread_create(&t, NULL, corrupter, &c) != 0)
+		return;
+	while (!c.stop) {
+		void *m = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		CATCH(*(volatile int *)m = 1;);
+		munmap(m, 4 * PAGE);
+		getppid();
+		for (int i = 0; i < 1000; i++)
+			x += 1;
+	}
+}
+
+static void corrupt(int kind)
+{
+	uint64_t end = now_ms() + 2500;
+
+	while (now_ms() < end)
+		in_child(corrupt_child, (void *)(intptr_t)kind, 20000, NULL);
+}
+
+ATTACK(corrupt_turns) { corrupt(0); }
+ATTACK(corrupt_frame_offset) { corrupt(1); }
+ATTACK(corrupt_bases) { corrupt(2); }
+ATTACK(corrupt_frames) { corrupt(3); }
+ATTACK(corrupt_frame_words) { corrupt(4); }
+
+/* ---- jumping into the stub's code ---- */
+
+struct jump_regs {
+	uint64_t rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15, rsp, rip;
+};
+
+static __thread struct jump_regs jump_to;
+
+/* Never returns but through a signal handler. */
+static void jump(struct jump_regs *r)
+{
+	__asm__ volatile("mov %0, %%rax\n"
+			 "mov 8(%%rax), %%rbx\n mov 16(%%rax), %%rcx\n mov 24(%%rax), %%rdx\n"
+			 "mov 32(%%rax), %%rsi\n mov 40(%%rax), %%rdi\n mov 48(%%rax), %%rbp\n"
+			 "mov 56(%%rax), %%r8\n mov 64(%%rax), %%r9\n mov 72(%%rax), %%r10\n"
+			 "mov 80(%%rax), %%r11\n mov 88(%%rax), %%r12\n mov 96(%%rax), %%r13\n"
+			 "mov 104(%%rax), %%r14\n mov 112(%%rax), %%r15\n mov 120(%%rax), %%rsp\n"
+			 "push 128(%%rax)\n mov (%%rax), %%rax\n ret\n"
+			 :
+			 : "r"(r)
+			 : "memory", "rax");
+}
+
+#define TARGET 0x123450000000UL
+#define OWN_CODE 0x223450000000UL
+
+struct jumps {
+	_Atomic uint64_t at;
+	uint64_t end, step;
+	int kind;
+	bool threads;
+};
+
+static void set(struct jump_regs *r, uint64_t nr, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e)
+{
+	r->rax = nr;
+	r->rdi = a;
+	r->rsi = b;
+	r->rdx = c;
+	r->r10 = d;
+	r->r8 = e;
+}
+
+static void fill(struct jump_regs *r, int kind, uint64_t *stack)
+{
+	memset(r, 0, sizeof(*r));
+	r->rsp = (uint64_t)stack;
+	r->r12 = (uint64_t)stack;
+	r->rbp = STUB_AREA + 0x20000;
+	r->r14 = STUB_AREA + 0x20040;
+	switch (kind) {
+	case 0: /* map the memory file, writable */
+		set(r, SYS_mmap, TARGET, 16 * PAGE, 3, MAP_SHARED | MAP_FIXED, 3);
+		break;
+	case 1: /* write permission to the stub's code */
+		set(r, SYS_mprotect, STUB_AREA, PAGE, 7, 0, 0);
+		break;
+	case 2: /* write permission to the command page */
+		set(r, SYS_mprotect, STUB_AREA + 0x20000, PAGE, 3, 0, 0);
+		break;
+	case 3: /* for the mapper's loop over commands: r14 commands of our own */
+		set(r, SYS_mmap, TARGET, PAGE, 3, MAP_SHARED | MAP_FIXED, 2);
+		r->r14 = (uint64_t)(stack + 64);
+		r->rbp = (uint64_t)(stack + 64) - 0x40;
+		r->r13 = 1;
+		stack[56] = 1UL << 32 | 12345; /* seq, kind */
+		stack[57] = 1;
+		memcpy(stack + 64, (uint64_t[]){ SYS_mmap, TARGET, PAGE, 3, MAP_SHARED | MAP_FIXED, 3, 0 }, 56);
+		break;
+	default: /* a thread without dispatch */
+		if (kind == 4)
+			set(r, SYS_clone, 0x250f00, 0, 0, 0, 0);
+		else
+			set(r, SYS_prctl, 59, 0, 0, 0, 0);
+		r->r12 = STUB_SLOTS;
+	}
+}
+
+static void check_nothing_won(int kind)
+{
+	if (readable(TARGET))
+		breach("the memory file is mapped (registers %d)", kind);
+	if (writable(STUB_AREA))
+		breach("the stub's code is writable (registers %d)", kind);
+	if (writable(STUB_AREA + 0x20000))
+		breach("the command page is writable (registers %d)", kind);
+}
+
+static void *jumper(void *arg)
+{
+	struct jumps *j = arg;
+	uint64_t *stack = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t *mid = stack + 32 * PAGE / 8;
+
+	catch_setup();
+	while (j->at < j->end) {
+		for (int i = 0; i < 600; i++)
+			mid[i] = 0;
+		fill(&jump_to, j->kind, mid);
+		jump_to.rip = j->at;
+		CATCH(jump(&jump_to));
+		j->at += j->step;
+		check_nothing_won(j->kind);
+	}
+	return NULL;
+}
+
+static void *caller(void *arg)
+{
+	struct jumps *j = arg;
+
+	catch_setup();
+	while (j->at < j->end) {
+		void *m = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		CATCH(*(volatile int *)m = 1;);
+		munmap(m, PAGE);
+	}
+	return NULL;
+}
+
+static void jumps_child(void *arg)
+{
+	struct jumps *j = arg;
+	struct itimerval it = { { 0, 2000 }, { 0, 2000 } };
+	pthread_t t;
+
+	catch_setup();
+	setitimer(ITIMER_REAL, &it, NULL);
+	if (j->threads) {
+		pthread_create(&t, NULL, jumper, j);
+		caller(j);
+		pthread_join(t, NULL);
+	} else {
+		jumper(j);
+	}
+}
+
+/* The code's last byte that is not zero. */
+static uint64_t code_end(void)
+{
+	uint64_t end = STUB_AREA;
+
+	for (uint64_t a = STUB_AREA; a < STUB_TEXT_END && readable(a); a++)
+		if (*(uint8_t *)a)
+			end = a + 1;
+	return end;
+}
+
+static void jump_everywhere(int kind, bool threads)
+{
+	struct jumps *j = shared_memory(4096);
+	uint64_t end;
+	bool late;
+
+	catch_setup();
+	end = code_end();
+	if (end == STUB_AREA)
+		skip("no stub code in sight");
+	j->kind = kind;
+	j->threads = threads;
+	j->step = kind >= 4 ? 2 : 1;
+	j->end = end;
+	j->at = STUB_AREA;
+	while (j->at < end) {
+		in_child(jumps_child, j, 4000, &late);
+		if (j->at < end)
+			j->at += j->step; /* it has died of this one */
+	}
+}
+
+ATTACK(jump_map_memory_file) { jump_everywhere(0, false); }
+ATTACK(jump_protect_code) { jump_everywhere(1, false); }
+ATTACK(jump_protect_commands) { jump_everywhere(2, false); }
+ATTACK(jump_own_commands) { jump_everywhere(3, false); }
+ATTACK(jump_clone) { jump_everywhere(4, false); }
+ATTACK(jump_dispatch_off) { jump_everywhere(5, false); }
+ATTACK(jump_second_thread_map) { jump_everywhere(0, true); }
+ATTACK(jump_second_thread_protect) { jump_everywhere(1, true); }
+
+HOSTILE_MAIN
