@@ -369,6 +369,17 @@ static int wait_status_code(int status)
 	return WEXITSTATUS(status);
 }
 
+static void report_layers(const struct confine_state *s)
+{
+	log_info("namespaces: user %d mount %d pid %d net %d ipc %d %s", s->user_ns, s->mount_ns,
+		 s->pid_ns, s->net_ns, s->ipc_ns, s->ns_reason);
+	log_info("root view: %s; Landlock: %s", s->root_view ? "yes" : s->root_view_reason,
+		 s->landlock ? "yes" : s->landlock_reason);
+	if (!s->root_view && !s->landlock)
+		log_warn("neither Landlock nor a mount namespace here: only the sentry's own code keeps "
+			 "it from other files of the caller (minisentry doctor says why)");
+}
+
 int sentry_run(struct run_config *config, struct confine_state *state)
 {
 	/* Static: big, and every thread of the process refers to it until the process ends. */
@@ -385,15 +396,12 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	/* Nor may it shrink an arena: it would read /proc/sys/vm/overcommit_memory first. */
 	mallopt(M_TRIM_THRESHOLD, INT_MAX);
 	supervise_block_signals();
-	/* The root view hides the caller's folders, so what is written there is opened before. */
 	b->kernel.host_task_room = host_task_room();
+	/* The root view hides the caller's folders, so what is written there is opened before. */
 	if (open_strace(b) < 0 || boot_host_collect(config, state, &b->host) < 0)
 		return EXIT_OURS;
 	confine_files(b);
-	log_info("namespaces: user %d mount %d pid %d net %d ipc %d %s", state->user_ns, state->mount_ns,
-		 state->pid_ns, state->net_ns, state->ipc_ns, state->ns_reason);
-	log_info("root view: %s; Landlock: %s", state->root_view ? "yes" : state->root_view_reason,
-		 state->landlock ? "yes" : state->landlock_reason);
+	report_layers(state);
 	if (make_memory(b) < 0 || safecopy_init() < 0 || start_platform(b) < 0 ||
 	    make_kernel(b) < 0 || confine(b) < 0 || start_threads(b) < 0)
 		return EXIT_OURS;
