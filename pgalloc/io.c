@@ -7,18 +7,49 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Pages looked at in one mincore: 2 MiB. */
+#define RESIDENT_WINDOW 512
+
+/*
+ * The run of resident pages from r.start on, by mincore on the sentry's own mapping, which asks the page cache
+ * and touches nothing. SEEK_HOLE would walk to the end of the data, however far behind r that is. False when
+ * the first page is not resident: absent, or swapped out.
+ */
+static bool resident_run(struct pgalloc *p, struct mem_range r, struct mem_range *ret)
+{
+	unsigned char vec[RESIDENT_WINDOW];
+	u64 chunk_len, len, n = 0;
+	void *m = p->file.disk_backed ? NULL : pgalloc_map(&p->file, r.start, &chunk_len);
+
+	if (!m)
+		return false;
+	len = MIN(MIN(mem_range_len(r), chunk_len), RESIDENT_WINDOW * PAGE_SIZE);
+	if (host_mincore(m, len, vec) < 0)
+		return false;
+	while (n < len >> PAGE_SHIFT && (vec[n] & 1))
+		n++;
+	*ret = (struct mem_range){ r.start, r.start + (n << PAGE_SHIFT) };
+	return n > 0;
+}
+
 bool pgalloc_next_committed(struct pgalloc *p, struct mem_range r, struct mem_range *ret)
 {
 	s64 start, end;
 
 	if (r.start >= r.end)
 		return false;
+	if (resident_run(p, r, ret))
+		return true;
 	start = host_mem_seek_data(p->file.host_fd, r.start);
 	if (start == -EINVAL || start == -EOPNOTSUPP)
 		start = (s64)r.start; /* a file system that cannot tell: all may be data */
 	if (start < 0 || (u64)start >= r.end)
 		return false;
-	end = host_mem_seek_hole(p->file.host_fd, (u64)start);
+	if (resident_run(p, (struct mem_range){ (u64)start, r.end }, ret))
+		return true;
+	/* On a memory file that page is swapped out: it alone is the answer, the next call goes on from there. */
+	end = p->file.disk_backed ? host_mem_seek_hole(p->file.host_fd, (u64)start)
+				  : start + (s64)PAGE_SIZE;
 	if (end < 0 || (u64)end > r.end)
 		end = (s64)r.end;
 	/* Disk blocks may be smaller than a page. */
