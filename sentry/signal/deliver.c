@@ -263,7 +263,7 @@ static void run_handler(struct task *t, int sig, const siginfo_t *info, const st
 	if (!(act->flags & SA_NODEFER))
 		mask |= sigbit(sig);
 	signal_set_mask(t, mask);
-	if (t->ptrace)
+	if (task_traced(t))
 		ptrace_handler_entered(t);
 }
 

@@ -187,6 +187,6 @@ void task_exec_commit(struct task *t, struct mm *mm, const struct user_regs_stru
 	tg->did_exec = true;
 	tg->exit_signal = SIGCHLD;
 	mutex_unlock(&t->kernel->tasklist_lock);
-	if (t->ptrace)
+	if (task_traced(t))
 		ptrace_exec(t);
 }

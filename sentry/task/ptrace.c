@@ -32,7 +32,7 @@ int ptrace_link_locked(struct task *tracer, struct task *t, u32 options, bool se
 	p->seized = seized;
 	list_push_back(&tracer->tracees, &p->node);
 	sh = sighand_lock(t->tg);
-	t->ptrace = p;
+	__atomic_store_n(&t->ptrace, p, __ATOMIC_RELAXED);
 	t->stop_seen = t->tg->stop_gen - 1;
 	sighand_unlock(sh);
 	return 0;
@@ -47,7 +47,7 @@ void ptrace_unlink_locked(struct task *t)
 		return;
 	list_del(&p->node);
 	sh = sighand_lock(t->tg);
-	t->ptrace = NULL;
+	__atomic_store_n(&t->ptrace, NULL, __ATOMIC_RELAXED);
 	task_kick(t); /* ends a stop, or joins a stop of the group */
 	sighand_unlock(sh);
 	free(p);
@@ -372,7 +372,7 @@ bool ptrace_event_enabled(struct task *t, int event)
 {
 	u32 options;
 
-	if (!t->ptrace)
+	if (!task_traced(t))
 		return false;
 	resume_of(t, &options);
 	return options & (1U << event);

@@ -45,6 +45,11 @@ struct ptrace_state {
 	struct ptrace_xstate *xstate; /* while stopped: on the tracee's stack */
 };
 
+/* A hint without a lock: whoever goes on with it asks again under the sighand lock. */
+static inline bool task_traced(struct task *t)
+{
+	return __atomic_load_n(&t->ptrace, __ATOMIC_RELAXED);
+}
 /* Sighand held, for all three. */
 static inline bool ptrace_trap_pending(struct task *t)
 {

@@ -37,7 +37,7 @@ static void serve_syscall(struct task *t, const struct platform_stop *stop)
 	t->syscall_nr = r->orig_rax;
 	if (stop->syscall_is_compat) {
 		log_info("task %d (%s): 32-bit system call %lld", t->tid, t->comm, (long long)r->orig_rax);
-	} else if (!t->ptrace || ptrace_syscall_enter(t)) {
+	} else if (!task_traced(t) || ptrace_syscall_enter(t)) {
 		u64 args[6] = { r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9 };
 
 		ret = sys_dispatch(t, r->orig_rax, args);
@@ -46,7 +46,7 @@ static void serve_syscall(struct task *t, const struct platform_stop *stop)
 	}
 	if (!t->exiting)
 		r->rax = (u64)ret;
-	if (t->ptrace && !t->exiting)
+	if (task_traced(t) && !t->exiting)
 		ptrace_syscall_exit(t);
 	t->in_syscall = false;
 	t->syscall_nr = (u64)-1;
@@ -123,7 +123,7 @@ static bool run_guest(struct task *t, struct platform_stop *stop)
 		atomic_store(&t->in_guest, false);
 		return false;
 	}
-	step = t->ptrace && ptrace_stepping(t);
+	step = task_traced(t) && ptrace_stepping(t);
 	if (step)
 		t->regs.eflags |= FLAG_TF;
 	platform_switch(t->ctx, &t->regs, stop);

@@ -203,7 +203,7 @@ struct task {
 	_Atomic bool killed;	   /* SIGKILL or group exit: leave as soon as possible */
 	u64 sigwait_set;	   /* sighand: what sigtimedwait waits for */
 
-	bool leaving;		   /* sighand: exit has begun, takes no more signals */
+	_Atomic bool leaving;	   /* sighand to write: exit has begun, takes no more signals */
 	bool stop_dequeued;	   /* sighand: took a stop signal that no SIGCONT has undone */
 	struct signal_frame_info fault; /* own: last fault, for frames */
 
