@@ -41,6 +41,7 @@ struct epoll_item {
 static struct mutex graph_lock = MUTEX_INIT(RANK_EPOLL, "epoll_graph");
 static struct mutex links_lock = MUTEX_INIT(RANK_LEAF, "epoll_links");
 static u64 graph_generation; /* graph_lock */
+static _Atomic u32 watch_total;
 
 static void epoll_put(struct epoll *ep)
 {
@@ -153,6 +154,7 @@ static void remove_item(struct epoll_item *it)
 	list_del(&it->file_node);
 	mutex_unlock(&links_lock);
 	thread_group_put(it->tg);
+	atomic_fetch_sub(&watch_total, 1);
 	free(it);
 }
 
@@ -546,11 +548,15 @@ static int add_item(struct epoll *ep, int fd, struct file *target, const struct 
 	mutex_assert_held(&ep->lock);
 	if (find_item(ep, target, fd))
 		return -EEXIST;
-	if (ep->item_count >= EPOLL_MAX_WATCHES)
+	if (atomic_fetch_add(&watch_total, 1) >= EPOLL_MAX_WATCHES) {
+		atomic_fetch_sub(&watch_total, 1);
 		return -ENOSPC;
+	}
 	it = calloc(1, sizeof(*it));
-	if (!it)
+	if (!it) {
+		atomic_fetch_sub(&watch_total, 1);
 		return -ENOMEM;
+	}
 	refs_get(&ep->refs);
 	it->ep = ep;
 	it->file = target;

@@ -22,7 +22,7 @@
 
 #define EPOLL_MAX_NESTING 5	 /* instances in a chain */
 #define EPOLL_MAX_PARENTS 256	 /* instances that watch one instance */
-#define EPOLL_MAX_WATCHES 262144 /* items of an instance */
+#define EPOLL_MAX_WATCHES (1 << 20) /* items of all instances (max_user_watches) */
 #define EPOLL_MAX_EVENTS (INT32_MAX / (int)sizeof(struct epoll_event))
 
 int epoll_file_new(const struct cred *cred, struct file **ret);

@@ -29,7 +29,7 @@ struct event {
 struct inotify {
 	struct list watches; /* watch.instance_node */
 	struct list events;
-	u32 watch_count, event_count;
+	u32 event_count;
 	size_t event_bytes;
 	int next_wd;
 	bool overflowed; /* the overflow event is queued */
@@ -51,6 +51,8 @@ struct watch_head {
 
 static struct mutex lock = MUTEX_INIT(RANK_PIPE, "inotify"); /* everything above */
 static _Atomic u32 instances;
+static u32 watch_total;	   /* lock */
+static size_t queued_total; /* lock */
 
 /* ---- queueing ---- */
 
@@ -73,7 +75,7 @@ static void queue_event(struct inotify *in, int wd, u32 mask, u32 cookie, const 
 	mutex_assert_held(&lock);
 	if (same_as_last(in, wd, mask, cookie, name))
 		return;
-	if (in->event_count >= INOTIFY_MAX_EVENTS) {
+	if (in->event_count >= INOTIFY_MAX_EVENTS || queued_total >= INOTIFY_MAX_EVENT_BYTES) {
 		if (in->overflowed)
 			return;
 		in->overflowed = true;
@@ -91,6 +93,7 @@ static void queue_event(struct inotify *in, int wd, u32 mask, u32 cookie, const 
 	list_push_back(&in->events, &e->node);
 	in->event_count++;
 	in->event_bytes += sizeof(e->ev) + len;
+	queued_total += sizeof(*e) + len;
 	waitq_wake(&in->waitq, READ_EVENTS);
 }
 
@@ -105,7 +108,7 @@ static struct inode *drop_watch(struct watch *w, bool tell)
 		queue_event(w->in, w->wd, IN_IGNORED, 0, "");
 	list_del(&w->instance_node);
 	list_del(&w->inode_node);
-	w->in->watch_count--;
+	watch_total--;
 	free(w);
 	if (list_empty(&head->list)) {
 		atomic_store(&inode->watches, NULL);
@@ -206,6 +209,7 @@ static ssize_t events_read(struct file *f, struct kiov *dst, u64 offset, int fla
 		list_del(&e->node);
 		in->event_count--;
 		in->event_bytes -= size;
+		queued_total -= sizeof(*e) + e->ev.len;
 		if (e->ev.mask == IN_Q_OVERFLOW)
 			in->overflowed = false;
 		free(e);
@@ -256,12 +260,15 @@ static void inotify_release(struct file *f)
 			break;
 		inode_put(inode);
 	}
+	mutex_lock(&lock);
 	while (!list_empty(&in->events)) {
 		struct event *e = list_first(&in->events, struct event, node);
 
+		queued_total -= sizeof(*e) + e->ev.len;
 		list_del(&e->node);
 		free(e);
 	}
+	mutex_unlock(&lock);
 	waitq_destroy(&in->waitq);
 	free(in);
 	atomic_fetch_sub(&instances, 1);
@@ -376,7 +383,7 @@ static int new_watch(struct inotify *in, struct inode *inode, u32 mask)
 	struct watch *w;
 
 	mutex_assert_held(&lock);
-	if (in->watch_count >= INOTIFY_MAX_WATCHES || in->next_wd == INT32_MAX)
+	if (watch_total >= INOTIFY_MAX_WATCHES || in->next_wd == INT32_MAX)
 		return -ENOSPC;
 	w = calloc(1, sizeof(*w));
 	if (w && !head) {
@@ -396,7 +403,7 @@ static int new_watch(struct inotify *in, struct inode *inode, u32 mask)
 	w->wd = in->next_wd++;
 	list_push_back(&in->watches, &w->instance_node);
 	list_push_back(&head->list, &w->inode_node);
-	in->watch_count++;
+	watch_total++;
 	return w->wd;
 }
 

@@ -15,8 +15,9 @@
 #include "vfs/file.h"
 
 #define INOTIFY_MAX_EVENTS 16384
-#define INOTIFY_MAX_WATCHES 65536   /* of an instance */
-#define INOTIFY_MAX_INSTANCES 1024
+#define INOTIFY_MAX_EVENT_BYTES (32UL << 20) /* queued in all instances */
+#define INOTIFY_MAX_WATCHES 262144 /* of all instances */
+#define INOTIFY_MAX_INSTANCES 256
 
 /* flags: O_NONBLOCK. -EMFILE. Sets vfs_notify_hook on first use. */
 int inotify_new(const struct cred *cred, u32 flags, struct file **ret);

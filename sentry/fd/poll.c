@@ -1,6 +1,28 @@
 #include "sentry/fd/poll.h"
 #include "sentry/fd/fdtable.h"
 #include <poll.h>
+#include <stdlib.h>
+
+static _Atomic size_t entries_total;
+
+struct poll_one *poll_alloc(size_t count)
+{
+	struct poll_one *p = NULL;
+
+	if (atomic_fetch_add(&entries_total, count) + count <= POLL_MAX_ENTRIES)
+		p = malloc(count * sizeof(*p));
+	if (!p)
+		atomic_fetch_sub(&entries_total, count);
+	return p;
+}
+
+void poll_free(struct poll_one *p, size_t count)
+{
+	if (!p)
+		return;
+	free(p);
+	atomic_fetch_sub(&entries_total, count);
+}
 
 static void poll_event(struct waiter *w, u32 events)
 {

@@ -21,6 +21,11 @@ struct poll_one {
 	_Atomic bool fired;
 };
 
+#define POLL_MAX_ENTRIES (1 << 21) /* in all calls under way; then -ENOMEM */
+
+/* Memory for count entries, or NULL. poll_free also takes NULL. */
+struct poll_one *poll_alloc(size_t count);
+void poll_free(struct poll_one *p, size_t count);
 /* Entries with revents, 0 at the deadline (deadline 0: ask only), -ERESTARTSYS. */
 s64 poll_files(struct task *t, struct poll_one *p, size_t count, u64 deadline);
 

@@ -39,7 +39,7 @@ static int set_tcp(struct socket *s, int opt, const void *val, u32 len)
 	if (opt == TCP_CONGESTION)
 		return len >= 4 && (!strncmp(val, "cubic", MIN(len, 5U)) || !strncmp(val, "reno", 4)) ? 0 : -ENOENT;
 	if (opt == TCP_ULP || opt == TCP_MD5SIG || opt == TCP_REPAIR || opt == TCP_INFO || opt < 0 ||
-	    opt >= (int)ARRAY_SIZE(s->in.tcp_opt))
+	    opt >= (int)ARRAY_SIZE(s->in.opts->tcp))
 		return -ENOPROTOOPT;
 	if (len < sizeof(v))
 		return -EINVAL;
@@ -70,7 +70,7 @@ static int set_tcp(struct socket *s, int opt, const void *val, u32 len)
 			return -EINVAL;
 		break;
 	}
-	store(&s->in.tcp_opt[opt], v);
+	store(&s->in.opts->tcp[opt], v);
 	return 0;
 }
 
@@ -124,9 +124,9 @@ static int get_tcp(struct socket *s, int opt, void *val, u32 *len)
 		put_out(val, len, "cubic\0\0\0\0\0\0\0\0\0\0", 16);
 		return 0;
 	}
-	if (opt <= 0 || opt >= (int)ARRAY_SIZE(s->in.tcp_opt) || opt == TCP_ULP || opt == TCP_MD5SIG)
+	if (opt <= 0 || opt >= (int)ARRAY_SIZE(s->in.opts->tcp) || opt == TCP_ULP || opt == TCP_MD5SIG)
 		return -ENOPROTOOPT;
-	v = stored(&s->in.tcp_opt[opt], tcp_default(opt));
+	v = stored(&s->in.opts->tcp[opt], tcp_default(opt));
 	if (opt == TCP_MAXSEG)
 		v = s->state == SOCK_CONNECTED ? 65483 : (v ? v : 536);
 	put_out(val, len, &v, sizeof(v));
@@ -169,7 +169,7 @@ static int set_ip(struct socket *s, int opt, const void *val, u32 len)
 			return -EINVAL;
 		break;
 	}
-	store(&s->in.ip_opt[opt], v);
+	store(&s->in.opts->ip[opt], v);
 	return 0;
 }
 
@@ -193,7 +193,7 @@ static int get_ip(struct socket *s, int opt, void *val, u32 *len)
 		*len = 0;
 		return 0;
 	}
-	v = stored(&s->in.ip_opt[opt], v);
+	v = stored(&s->in.opts->ip[opt], v);
 	put_out(val, len, &v, sizeof(v));
 	return 0;
 }
@@ -219,7 +219,7 @@ static int set_ipv6(struct socket *s, int opt, const void *val, u32 len)
 		return -ENODEV;
 	if (opt == IPV6_UNICAST_HOPS && (v < -1 || v > 255))
 		return -EINVAL;
-	store(&s->in.ip_opt[128 + opt], v);
+	store(&s->in.opts->ip[128 + opt], v);
 	return 0;
 }
 
@@ -232,11 +232,11 @@ static int get_ipv6(struct socket *s, int opt, void *val, u32 *len)
 	if (opt == IPV6_V6ONLY)
 		v = s->in.v6only;
 	else if (opt == IPV6_UNICAST_HOPS)
-		v = stored(&s->in.ip_opt[128 + opt], 64);
+		v = stored(&s->in.opts->ip[128 + opt], 64);
 	else if (opt == IPV6_MTU)
 		v = 65536;
 	else
-		v = stored(&s->in.ip_opt[128 + opt], 0);
+		v = stored(&s->in.opts->ip[128 + opt], 0);
 	put_out(val, len, &v, sizeof(v));
 	return 0;
 }

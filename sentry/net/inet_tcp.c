@@ -44,8 +44,8 @@ static void inherit(struct socket *server, struct socket *l)
 	server->linger_s = (int)l->linger_s;
 	server->reuse_addr = (bool)l->reuse_addr;
 	server->in.v6only = l->in.v6only;
-	for (size_t i = 0; i < ARRAY_SIZE(server->in.tcp_opt); i++)
-		server->in.tcp_opt[i] = (int)l->in.tcp_opt[i];
+	for (size_t i = 0; i < ARRAY_SIZE(server->in.opts->tcp); i++)
+		server->in.opts->tcp[i] = (int)l->in.opts->tcp[i];
 }
 
 /* Finds the listener and joins: 0 or -errno; the caller has set s CONNECTING and s->in.remote. */

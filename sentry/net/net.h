@@ -18,7 +18,7 @@ struct socket;
 #define NET_PORT_FIRST 32768 /* ip_local_port_range */
 #define NET_PORT_LAST 60999
 #define NET_SOMAXCONN 4096
-#define NET_MAX_SOCKETS (1 << 20) /* all sockets of a kernel, in-flight ones too */
+#define NET_MAX_SOCKETS (1 << 18) /* all sockets of a kernel, in-flight ones too */
 
 struct net {
 	struct mutex lock;	       /* RANK_LEAF */

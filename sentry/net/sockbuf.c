@@ -53,7 +53,8 @@ void sock_queue_take_all(struct sock_queue *q, struct list *to)
 	q->count = 0;
 	q->bytes = 0;
 	q->cost = 0;
-	free(q->spare);
+	if (q->spare)
+		sock_buf_free(q->spare);
 	q->spare = NULL;
 }
 
@@ -97,15 +98,29 @@ void sock_queue_recycle(struct sock_queue *q, struct sock_buf *b)
 	if (!q->spare && b->cap == SOCK_BUF_SMALL)
 		q->spare = b;
 	else
-		free(b);
+		sock_buf_free(b);
+}
+
+/* Bytes in buffers of all sockets. */
+static _Atomic size_t total_bytes;
+
+static void release_buf(struct sock_buf *b)
+{
+	atomic_fetch_sub(&total_bytes, sizeof(*b) + b->cap);
+	free(b);
 }
 
 struct sock_buf *sock_buf_new(size_t cap)
 {
-	struct sock_buf *b = malloc(sizeof(*b) + cap);
+	size_t size = sizeof(struct sock_buf) + cap;
+	struct sock_buf *b = NULL;
 
-	if (!b)
+	if (atomic_fetch_add(&total_bytes, size) + size <= SOCK_BUF_TOTAL)
+		b = malloc(size);
+	if (!b) {
+		atomic_fetch_sub(&total_bytes, size);
 		return NULL;
+	}
 	memset(b, 0, sizeof(*b));
 	list_init(&b->node);
 	b->cap = (u32)cap;
@@ -121,7 +136,7 @@ void sock_buf_free(struct sock_buf *b)
 		unix_gc_not_in_flight(b->fds);
 		scm_fds_free(b->fds);
 	}
-	free(b);
+	release_buf(b);
 }
 
 void sock_buf_free_list(struct list *bufs)

@@ -21,6 +21,7 @@
 #define SOCK_SCM_MAX_FD 253   /* SCM_MAX_FD of Linux */
 #define SOCK_BUF_OVERHEAD 256 /* charged per buffer, so that tiny messages are bounded too */
 #define SOCK_BUF_SMALL 3840   /* capacity of the usual stream buffer */
+#define SOCK_BUF_TOTAL (256UL << 20) /* of all sockets together; then sends fail with ENOBUFS */
 #define SOCK_BUF_LARGE 65536  /* largest stream buffer */
 
 struct sock_cred {
@@ -74,6 +75,7 @@ struct sock_buf *sock_queue_alloc(struct sock_queue *q, size_t want);
 /* Keeps a plain buffer for reuse, or frees it. No files, no name. */
 void sock_queue_recycle(struct sock_queue *q, struct sock_buf *b);
 
+/* NULL: no memory, or more than SOCK_BUF_TOTAL is in use. */
 struct sock_buf *sock_buf_new(size_t cap);
 /* Frees b, its name, and its files (with the in-flight count). No lock held. NULL is fine. */
 void sock_buf_free(struct sock_buf *b);

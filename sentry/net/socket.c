@@ -87,6 +87,11 @@ struct socket *socket_new(struct net *net, const struct sock_ops *ops, int famil
 		list_init(&s->un.sender_node);
 	} else if (family != AF_NETLINK) {
 		list_init(&s->in.port_node);
+		s->in.opts = calloc(1, sizeof(*s->in.opts));
+		if (!s->in.opts) {
+			socket_put(s);
+			return NULL;
+		}
 	}
 	return s;
 }
@@ -111,6 +116,8 @@ void socket_put(struct socket *s)
 		sock_name_put(s->un.name);
 		if (s->un.path.dentry)
 			path_put(&s->un.path);
+	} else if (s->family != AF_NETLINK) {
+		free(s->in.opts);
 	}
 	waitq_destroy(&s->waitq);
 	mutex_destroy(&s->lock);

@@ -101,6 +101,12 @@ struct inet_addr {
 	u16 port;	    /* host order */
 };
 
+/* Options of inet sockets that are only kept and shown; value + 1, 0 for the default. */
+struct inet_opts {
+	_Atomic int tcp[64];
+	_Atomic int ip[256]; /* IP, and from 128 on IPv6 */
+};
+
 struct inet_sock {
 	struct inet_addr local, remote; /* socket lock */
 	bool bound;			/* net->lock: on a port list */
@@ -111,10 +117,7 @@ struct inet_sock {
 	int connect_error;
 	bool reset_sent;		/* socket lock: wrote to a closed peer */
 	bool udp_connected;		/* socket lock */
-	_Atomic bool nodelay, cork, quickack, keepalive_opts;
-	_Atomic int tcp_opt[64];	/* integer TCP options that are stored only */
-	_Atomic int ip_opt[256];
-	bool pktinfo, recv_ttl;
+	struct inet_opts *opts;		/* owned, immutable pointer */
 };
 
 struct netlink_sock {

@@ -171,7 +171,7 @@ int record_fill(struct sock_msg *m, struct kiov *k, struct sock_buf **ret)
 		ssize_t n = kiov_get(k, b->data, len);
 
 		if (n != (ssize_t)len) {
-			free(b);
+			sock_buf_free(b);
 			return -EFAULT;
 		}
 	}

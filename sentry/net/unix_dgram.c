@@ -150,7 +150,7 @@ static ssize_t dgram_send(struct socket *s, struct sock_msg *m, struct kiov *k)
 	if (ret == 0) {
 		ret = dgram_deliver(s, m->target, m, b);
 		if (ret < 0)
-			free(b);
+			sock_buf_free(b);
 	}
 	if (ret < 0) {
 		if (fds)

@@ -80,7 +80,7 @@ static s64 do_poll(struct task *t, uaddr at, u64 nfds, u64 deadline)
 		return -EINVAL;
 	if (count > STACK_FDS) {
 		fds = malloc(count * sizeof(*fds));
-		p = malloc(count * sizeof(*p));
+		p = poll_alloc(count);
 		if (!fds || !p) {
 			ret = -ENOMEM;
 			goto out;
@@ -100,7 +100,7 @@ out:
 	if (fds != few)
 		free(fds);
 	if (p != few_polls)
-		free(p);
+		poll_free(p, count);
 	return ret;
 }
 
@@ -243,7 +243,7 @@ static s64 select_wait(struct task *t, struct select_sets *s, int n, u64 deadlin
 	s64 ret;
 
 	if (count > STACK_FDS) {
-		p = malloc(count * sizeof(*p));
+		p = poll_alloc(count);
 		if (!p)
 			return -ENOMEM;
 	}
@@ -257,7 +257,7 @@ static s64 select_wait(struct task *t, struct select_sets *s, int n, u64 deadlin
 	if (ret >= 0)
 		ret = select_results(s, p, count);
 	if (p != few)
-		free(p);
+		poll_free(p, count);
 	return ret;
 }
 
