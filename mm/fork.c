@@ -6,6 +6,7 @@
 #include "mm/mm_impl.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A child may always map what its parent maps, whatever seals say to newcomers. */
 static int copy_reg(struct mm *child, const struct vma *v, struct vma_reg **ret)
@@ -66,30 +67,51 @@ static int copy_vmas(struct mm *parent, struct mm *child)
 }
 
 /*
- * The sentry may be writing into p's pages for the parent right now (a read
- * that another thread waits in): such pages are not shared, the child gets its
- * own copy. Finds the first such part of p, in guest addresses.
+ * Some pages are not shared, the child gets its own copy at once: those that
+ * the sentry may be writing for the parent right now (a read that another
+ * thread waits in), and those that both sides are sure to write soon (cow.c)
+ * when nothing else runs in the parent.
+ * Finds the first such part of [*start, *end) of p, in guest addresses.
  */
-static bool pinned_for_write(const struct mm *parent, const struct pma *p, u64 *ret_start,
-			     u64 *ret_end)
+static bool find_unshared(const struct mm *parent, const struct pma *p, u64 *start, u64 *end)
 {
-	struct mem_range r = pma_range(p);
-	bool found = false;
+	struct mem_range r = pma_subrange(p, *start, *end);
+	u64 best = *end, best_end = *end;
 
 	for (struct mm_write_pin *pin = parent->write_pins; pin; pin = pin->next) {
-		u64 start = MAX(pin->range.start, r.start), end = MIN(pin->range.end, r.end);
+		u64 from = MAX(pin->range.start, r.start), to = MIN(pin->range.end, r.end);
 
-		if (pin->file != p->file || start >= end)
-			continue;
-		start = p->start + (start - r.start);
-		end = p->start + (end - r.start);
-		if (!found || start < *ret_start) {
-			*ret_start = start;
-			*ret_end = end;
+		if (pin->file == p->file && from < to && *start + (from - r.start) < best) {
+			best = *start + (from - r.start);
+			best_end = *start + (to - r.start);
 		}
-		found = true;
 	}
-	return found;
+	for (int i = 0; i < parent->hot_count && atomic_load(&parent->users) == 1; i++) {
+		u64 from = MAX(parent->hot[i].start, *start), to = MIN(parent->hot[i].end, *end);
+
+		if (from < to && from < best) {
+			best = from;
+			best_end = to;
+		}
+	}
+	if (best == *end)
+		return false;
+	*start = best;
+	*end = best_end;
+	return true;
+}
+
+/* Hot pieces come to the child too; those that have been for long are tried without. */
+static void age_hot(struct mm *parent, struct mm *child)
+{
+	int kept = 0;
+
+	for (int i = 0; i < parent->hot_count; i++)
+		if (++parent->hot[i].forks < MM_HOT_FORKS)
+			parent->hot[kept++] = parent->hot[i];
+	parent->hot_count = kept;
+	memcpy(child->hot, parent->hot, sizeof(child->hot));
+	child->hot_count = kept;
 }
 
 static int give_copy(struct mm *child, const struct vma *v, struct pma *value)
@@ -119,29 +141,35 @@ static int share(struct mm *parent, struct mm *child, const struct vma *v, struc
 {
 	struct pma value;
 	u64 start, end;
-	bool pinned = false;
+	bool alone = false;
 
 	if (pma_set_reserve(&child->pmas, PMA_RESERVE) < 0 ||
 	    pma_set_reserve(&parent->pmas, 2 * PMA_RESERVE) < 0)
 		return -ENOMEM;
 	start = MAX((*p)->start, v->start);
 	end = MIN((*p)->end, v->end);
-	if (parent->write_pins) {
-		u64 pin_start = 0, pin_end = 0;
+	if (parent->write_pins || (parent->hot_count && !(*p)->cow)) {
+		u64 from = start, to = end;
 
+		/* What is beside v must not become cow by the way: it may be pinned. */
 		*p = pma_set_isolate(&parent->pmas, *p, start, end);
-		if (pinned_for_write(parent, *p, &pin_start, &pin_end)) {
-			pinned = pin_start == start;
-			end = pinned ? pin_end : pin_start;
+		if (find_unshared(parent, *p, &from, &to)) {
+			alone = from == start;
+			end = alone ? to : from;
 			*p = pma_set_isolate(&parent->pmas, *p, start, end);
 		}
+	}
+	if (alone && atomic_load(&parent->users) > 1) {
+		/* The copy must be of one moment: hold the parent's other threads off. */
+		stub_restrict(parent, start, end, PROT_READ | PROT_EXEC);
+		*p = pma_set_isolate(&parent->pmas, pma_set_find(&parent->pmas, start), start, end);
 	}
 	value = **p;
 	value.start = start;
 	value.end = end;
 	value.offset += start - (*p)->start;
 	value.host_prot = PROT_NONE;
-	if (pinned)
+	if (alone)
 		return give_copy(child, v, &value);
 	value.cow = true;
 	memfile_get(value.file, pma_range(&value));
@@ -174,6 +202,22 @@ static int share_pmas(struct mm *parent, struct mm *child)
 /* Beyond this the child fills by faults: most of it would not be touched before an exec. */
 #define PREFAULT_MAX 96
 
+static void prefault_part(struct mm *child, struct vma *v, const struct pma *p,
+			  struct stub_batch *b)
+{
+	u64 start = MAX(p->start, v->start), end = MIN(p->end, v->end);
+	struct pma *c;
+
+	if (v->mappable && !p->owned && backing_resolve(child, v, start, false, false, &c) < 0)
+		return;
+	c = pma_set_find(&child->pmas, start);
+	if (!c || pma_set_reserve(&child->pmas, PMA_RESERVE) < 0)
+		return;
+	c = pma_set_isolate(&child->pmas, c, start, MIN(c->end, end));
+	stub_batch_map(b, v, c);
+	atomic_fetch_add_explicit(&child->minor_faults, 1, memory_order_relaxed);
+}
+
 /*
  * What the parent has mapped, the child is likely to touch: it is mapped in one
  * hand-over instead of a fault each. Pages of files are asked for again, so that
@@ -188,19 +232,11 @@ static void prefault(struct mm *parent, struct mm *child)
 		return;
 	stub_batch_begin(child, &b);
 	for (p = pma_set_first(&parent->pmas); p; p = pma_next(p)) {
-		struct vma *v = p->file && p->host_prot ? vma_set_find(&child->vmas, p->start) : NULL;
-		struct pma *c;
+		struct vma *v = p->file && p->host_prot ? vma_set_seek(&child->vmas, p->start) : NULL;
 
-		if (!v || v->end < p->end || (v->flags & VMA_WIPEONFORK))
-			continue;
-		if (v->mappable && !p->owned &&
-		    backing_resolve(child, v, p->start, false, false, &c) < 0)
-			continue;
-		c = pma_set_find(&child->pmas, p->start);
-		if (!c || pma_set_reserve(&child->pmas, PMA_RESERVE) < 0)
-			continue;
-		c = pma_set_isolate(&child->pmas, c, MAX(c->start, p->start), MIN(c->end, p->end));
-		stub_batch_map(&b, v, c);
+		for (; v && v->start < p->end; v = vma_next(v))
+			if (!(v->flags & VMA_WIPEONFORK))
+				prefault_part(child, v, p, &b);
 	}
 	stub_batch_end(&b);
 }
@@ -224,8 +260,10 @@ int mm_fork(struct mm *parent, struct mm **ret_child)
 		mutex_lock(&parent->active_lock);
 		mutex_lock_nested(&child->active_lock);
 		err = share_pmas(parent, child);
-		if (err == 0)
+		if (err == 0) {
+			age_hot(parent, child);
 			prefault(parent, child);
+		}
 		mutex_unlock(&child->active_lock);
 		/* Also after a failure: what is marked cow must not be writable. */
 		stub_protect_cow(parent);

@@ -27,6 +27,9 @@
 #define MM_MAX_VMAS 65530
 /* Host mappings of a stub before all are dropped and refaulted; the host's own limit is 65530. */
 #define MM_MAX_HOST_VMAS 60000
+/* Pieces of memory that fork copies at once; for how many forks one counts as such. */
+#define MM_HOT 8
+#define MM_HOT_FORKS 16
 #define MM_PROT_ALL (PROT_READ | PROT_WRITE | PROT_EXEC)
 
 struct mm {
@@ -57,6 +60,11 @@ struct mm {
 	struct mm_write_pin *write_pins;
 	u64 cow_next, cow_window;   /* where a sequential writer would break COW next; its window */
 	u32 cow_run;		    /* breaks in sequence so far */
+	struct {
+		u64 start, end;
+		u32 forks; /* since it was noted */
+	} hot[MM_HOT]; /* what is written soon after each fork (stack, allocator, thread data) */
+	int hot_count;
 	u64 spurious_addr;	    /* last fault that found its page mapped, and how often */
 	u32 spurious_count;
 	u64 peak_vm, peak_rss;
