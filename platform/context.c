@@ -64,20 +64,27 @@ static void slot_give_locked(struct platform_as *as, u32 local)
 	as->slot_free[as->slot_free_count++] = local;
 }
 
+/* Retired threads looked at each time: thousands may leave at once, and each look is a host call. */
+#define COLLECT_MAX 4
+
 /*
  * Threads that were told to exit and have. Who has not done so in a long time
  * holds on to a thread that the sentry does not count any more: hostile.
  */
-static void collect_retired_locked(struct platform_as *as)
+static void collect_retired_locked(struct platform_as *as, u32 max)
 {
-	struct retired_thread *r, *tmp;
+	struct retired_thread *r;
 
-	list_for_each_safe(r, tmp, &as->retired, node) {
+	for (u32 i = 0; i < max && !list_empty(&as->retired); i++) {
+		r = list_first(&as->retired, struct retired_thread, node);
+		list_del(&r->node);
 		if (host_tgkill(as->pid, r->tid, 0) == -ESRCH) {
-			list_del(&r->node);
 			slot_give_locked(as, r->local_slot);
 			free(r);
-		} else if (host_clock_ns(CLOCK_MONOTONIC) - r->since_ns > RETIRE_LIMIT_NS) {
+			continue;
+		}
+		list_push_back(&as->retired, &r->node);
+		if (host_clock_ns(CLOCK_MONOTONIC) - r->since_ns > RETIRE_LIMIT_NS) {
 			log_warn("platform: a thread of stub %d does not exit; killed", as->pid);
 			as_kill_locked(as);
 			return;
@@ -135,7 +142,7 @@ int platform_context_new(struct platform_as *as, struct platform_context **ret)
 	ctx->platform = as->platform;
 	{
 		MUTEX_GUARD(&as->lock);
-		collect_retired_locked(as);
+		collect_retired_locked(as, as->slot_count < STUB_SLOT_MAX ? COLLECT_MAX : STUB_SLOT_MAX);
 		err = slot_take_locked(as);
 		if (err >= 0) {
 			ctx->local_slot = (u32)err;
@@ -187,7 +194,7 @@ void platform_context_free(struct platform_context *ctx)
 	{
 		MUTEX_GUARD(&ctx->as->lock);
 		retire_locked(ctx);
-		collect_retired_locked(ctx->as);
+		collect_retired_locked(ctx->as, COLLECT_MAX);
 	}
 	platform_as_put(ctx->as);
 	free(ctx->xbuf);

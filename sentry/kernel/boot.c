@@ -385,6 +385,7 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	/* Static: big, and every thread of the process refers to it until the process ends. */
 	static struct boot boot;
 	struct boot *b = &boot;
+	bool all_ended;
 	int code;
 
 	b->config = config;
@@ -408,9 +409,11 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	code = start_guest(b);
 	if (code == 0)
 		code = wait_status_code(supervise(&b->kernel, b->tty));
-	kernel_kill_all(&b->kernel);
+	all_ended = kernel_kill_all(&b->kernel);
 	if (b->tty)
 		host_tty_stop(b->tty);
-	platform_free(b->kernel.platform);
+	/* Threads that are on their way still use it; it ends with us all the same. */
+	if (all_ended)
+		platform_free(b->kernel.platform);
 	return code;
 }

@@ -50,8 +50,8 @@ struct kernel {
 	_Atomic(struct net *) net;  /* sockets' names and ports; made on first use (sentry/net/net.h) */
 };
 
-/* Kills every guest task and waits for them (timeout bounded): shutdown. */
-void kernel_kill_all(struct kernel *k);
+/* Kills every guest task and waits for them: shutdown. False: some have not ended in time. */
+bool kernel_kill_all(struct kernel *k);
 
 /* For timers (sentry/time/timer.c). fn runs in the timer thread, holds no lock, must not block. */
 struct ktimer {

@@ -404,7 +404,7 @@ void task_finish(struct task *t)
 	task_thread_gone(k);
 }
 
-void kernel_kill_all(struct kernel *k)
+bool kernel_kill_all(struct kernel *k)
 {
 	u64 deadline = clock_monotonic_ns() + KILL_ALL_TIMEOUT_NS;
 	u32 n;
@@ -416,7 +416,8 @@ void kernel_kill_all(struct kernel *k)
 	while ((n = atomic_load(&k->pids->threads)) > 0) {
 		if (host_futex_wait_until(&k->pids->threads, n, deadline) == -ETIMEDOUT) {
 			log_warn("shutdown: %u guest threads did not end in time", n);
-			return;
+			return false;
 		}
 	}
+	return true;
 }

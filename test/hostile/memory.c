@@ -361,11 +361,11 @@ static void jump_everywhere(int kind, bool threads)
 		skip("no stub code in sight");
 	j->kind = kind;
 	j->threads = threads;
-	j->step = kind >= 4 ? 2 : 1;
+	j->step = kind == 4 ? 16 : threads ? 5 : kind == 0 ? 1 : 3;
 	j->end = end;
 	j->at = STUB_AREA;
 	while (j->at < end) {
-		in_child(jumps_child, j, 4000, &late);
+		in_child(jumps_child, j, 3000, &late);
 		if (j->at < end)
 			j->at += j->step; /* it has died of this one */
 	}
