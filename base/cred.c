@@ -1,4 +1,5 @@
 #include "base/cred.h"
+#include "base/sort.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +71,7 @@ int cred_set_groups(struct cred *c, const u32 *groups, size_t count)
 		if (!copy)
 			return -ENOMEM;
 		memcpy(copy, groups, count * sizeof(*copy));
-		qsort(copy, count, sizeof(*copy), compare_gid);
+		sort(copy, count, sizeof(*copy), compare_gid);
 	}
 	free(c->groups);
 	c->groups = copy;

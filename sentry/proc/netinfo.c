@@ -1,4 +1,5 @@
 /* /proc/net: the loopback network and the sockets in it. */
+#include "base/sort.h"
 #include "sentry/proc/internal.h"
 #include "sentry/fd/fdtable.h"
 #include "sentry/net/socket.h"
@@ -94,7 +95,7 @@ static void collect(struct kernel *k, int family, int type, struct socket_list *
 		thread_group_put(tg);
 	}
 	if (l->count)
-		qsort(l->files, l->count, sizeof(l->files[0]), by_inode);
+		sort(l->files, l->count, sizeof(l->files[0]), by_inode);
 }
 
 static void list_free(struct socket_list *l)

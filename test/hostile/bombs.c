@@ -16,6 +16,7 @@
 #include <sys/timerfd.h>
 #include <sys/xattr.h>
 #include <time.h>
+#include <grp.h>
 
 #define LIMIT_MS 700 /* a bomb has that long; $BOMB_MS */
 
@@ -59,10 +60,10 @@ static void forks(void)
 				breach("fork: %s", strerror(errno));
 			return;
 		}
-		++*count;
 		if (pid == 0)
 			for (;;)
 				pause();
+		++*count;
 	}
 }
 
@@ -85,17 +86,14 @@ ATTACK(fork_bomb)
 
 ATTACK(fork_bomb_exponential)
 {
-	count = shared_memory(4096);
-	time_left();
-	while (time_left()) {
-		pid_t pid = fork();
+	pid_t first = getpid();
 
-		if (pid >= 0)
+	count = shared_memory(4096);
+	while (time_left() && *count < 3000)
+		if (fork() > 0)
 			++*count;
-		if (*count > 3000)
-			for (;;)
-				pause();
-	}
+	while (getpid() != first)
+		pause();
 }
 
 static void *sleeper(void *arg)
@@ -204,7 +202,7 @@ ATTACK(memory_bomb)
 
 static void huge(void *arg)
 {
-	for (unsigned bits = 30; bits < 48; bits++) {
+	for (unsigned bits = 29; bits < 48; bits += 6) {
 		void *p = mmap(NULL, 1UL << bits, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
 		if (p != MAP_FAILED)
@@ -509,6 +507,25 @@ static int make_msgs(void)
 ATTACK(msg_bomb) { until_refused(make_msgs, "message queues", 50000); }
 static int make_sems(void) { return semget(IPC_PRIVATE, 30000, IPC_CREAT | 0600); }
 ATTACK(sem_bomb) { until_refused(make_sems, "semaphore sets", 50000); }
+
+/* The sentry sorts these. */
+ATTACK(many_groups_and_sockets)
+{
+	static gid_t groups[65536];
+	static char text[1 << 20];
+	int fd;
+
+	for (int i = 0; i < 65536; i++)
+		groups[i] = (gid_t)rnd();
+	if (setgroups(65536, groups) < 0)
+		breach("setgroups: %s", strerror(errno));
+	many_fds();
+	for (int i = 0; i < 3000; i++)
+		socket(AF_UNIX, SOCK_STREAM, 0);
+	fd = open("/proc/net/unix", O_RDONLY);
+	while (read(fd, text, sizeof(text)) > 0)
+		;
+}
 
 /* ---- files ---- */
 
