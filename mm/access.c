@@ -337,7 +337,8 @@ ssize_t mm_pin(struct mm *mm, uaddr addr, size_t len, bool for_write, struct iov
 
 void mm_unpin(struct mm_pin *pins, int count)
 {
-	for (int i = 0; i < count; i++) {
+	/* Backwards: the mm finds the latest pin first. */
+	for (int i = count - 1; i >= 0; i--) {
 		struct mm_pin *pin = &pins[i];
 
 		if (pin->writer)

@@ -188,7 +188,10 @@ static s64 populate_step(struct mm *mm, struct vma *v, u64 page, u64 end, bool w
 		if (err < 0)
 			return -ENOMEM;
 	}
-	err = backing_map(mm, v, p, true);
+	/* Only this piece: what is before it has been done. */
+	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
+		return -ENOMEM;
+	err = backing_map(mm, v, pma_set_isolate(&mm->pmas, p, page, to), true);
 	return err < 0 ? err : (s64)to;
 }
 
