@@ -1,4 +1,5 @@
 #include "vfs/hostfs_internal.h"
+#include "base/host_spawn.h"
 #include "base/log.h"
 #include <fcntl.h>
 #include <limits.h>
@@ -9,14 +10,37 @@
 
 /* ---- ids ---- */
 
+/*
+ * In a user namespace that maps only the caller, the host shows every other owner as the overflow id. Most
+ * of those files are the system's, and programs insist that they belong to root, so root is what guests see.
+ */
+#define OVERFLOW_ID 65534
+
+/* Does this map (/proc/self/uid_map: inside, outside, count) leave out id 0? */
+static bool id_unmapped(const char *map_path)
+{
+	char text[4096], *line, *save = NULL;
+
+	if (host_read_text(map_path, text, sizeof(text)) <= 0)
+		return false;
+	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		if (strtoul(line, NULL, 10) == 0)
+			return false;
+	return true;
+}
+
 static u32 uid_to_guest(const struct hostfs *fs, u32 uid)
 {
-	return uid == fs->host_uid ? fs->guest_uid : uid;
+	if (uid == fs->host_uid)
+		return fs->guest_uid;
+	return uid == OVERFLOW_ID && fs->root_uid_unmapped ? 0 : uid;
 }
 
 static u32 gid_to_guest(const struct hostfs *fs, u32 gid)
 {
-	return gid == fs->host_gid ? fs->guest_gid : gid;
+	if (gid == fs->host_gid)
+		return fs->guest_gid;
+	return gid == OVERFLOW_ID && fs->root_gid_unmapped ? 0 : gid;
 }
 
 u32 hostfs_uid_to_host(const struct hostfs *fs, u32 uid)
@@ -580,6 +604,8 @@ int hostfs_new(const struct hostfs_options *o, struct superblock **ret)
 	fs->host_gid = o->host_gid;
 	fs->guest_uid = o->guest_uid;
 	fs->guest_gid = o->guest_gid;
+	fs->root_uid_unmapped = id_unmapped("/proc/self/uid_map");
+	fs->root_gid_unmapped = id_unmapped("/proc/self/gid_map");
 	fs->memory = o->memory;
 	fs->fd_max = MIN(host_fd_limit() / 2, (u64)HOSTFS_FD_MAX);
 	mutex_init(&fs->table_lock, RANK_LEAF, "hostfs.table_lock");

@@ -70,6 +70,7 @@ struct hostfs {
 	int root_fd;			     /* immutable */
 	bool read_only, shared;		     /* immutable */
 	u32 host_uid, host_gid, guest_uid, guest_gid; /* immutable */
+	bool root_uid_unmapped, root_gid_unmapped; /* immutable: see id_unmapped */
 	const struct vfs_memory_ops *memory; /* immutable */
 	char **hidden;			     /* immutable */
 	u64 root_dev;			     /* immutable */
