@@ -65,7 +65,7 @@ static int load(char *reason, size_t reason_size)
 	libbpf_set_print(keep_warning);
 	collect.bpf = audit_bpf__open();
 	if (!collect.bpf) {
-		err = errno ? -errno : -EINVAL;
+		err = -ENOMEM; /* it reads what is linked in: nothing else can fail */
 		goto fail;
 	}
 	platform_stub_sections(&s);
@@ -114,7 +114,7 @@ int audit_collect_start(pid_t sentry, char *reason, size_t reason_size)
 {
 	int err = load(reason, reason_size);
 
-	if (err < 0)
+	if (err)
 		return err;
 	err = follow(sentry);
 	if (err == 0)

@@ -191,7 +191,7 @@ int cli_audit(int argc, char **argv)
 		code = report(&a, json, code);
 		audit_collect_stop();
 	}
-	if (a.json_path && fclose(json) != 0)
+	if (json != stdout && fclose(json) != 0)
 		return cli_error(NULL, "audit: %s: %s", a.json_path, strerror(errno));
 	return code;
 }

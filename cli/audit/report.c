@@ -7,7 +7,8 @@
 #define PLAIN "\033[0m"
 
 struct totals {
-	u64 confined, start_up, intercepted, user_faults, kernel_faults;
+	unsigned long long confined, start_up, intercepted, user_faults,
+		kernel_faults; /* for %llu */
 };
 
 static struct totals totals_of(const struct audit_snapshot *s)
@@ -36,9 +37,9 @@ static bool has_finding(const struct audit_finding *f, size_t count, int role, i
 	return false;
 }
 
-static u64 outside_of(const struct audit_finding *f, size_t count)
+static unsigned long long outside_of(const struct audit_finding *f, size_t count)
 {
-	u64 sum = 0;
+	unsigned long long sum = 0;
 
 	for (size_t i = 0; i < MIN(count, FINDINGS_MAX); i++)
 		sum += f[i].count;
@@ -113,18 +114,14 @@ size_t report_text(FILE *out, bool colour, const struct audit_snapshot *s,
 	size_t count = audit_findings(s, tables, findings, FINDINGS_MAX);
 	struct call_row rows[AUDIT_NRS];
 	struct totals t = totals_of(s);
-	u64 outside = outside_of(findings, count);
+	unsigned long long outside = outside_of(findings, count);
 
 	fprintf(out, "\n%s%llu host system calls, %llu outside the tables%s\n",
-		colour && outside ? RED : "", (unsigned long long)t.confined,
-		(unsigned long long)outside, colour && outside ? PLAIN : "");
+		colour && outside ? RED : "", t.confined, outside, colour && outside ? PLAIN : "");
 	fprintf(out,
 		"and %llu before confinement; %llu host page faults; %llu system calls of the "
-		"guest "
-		"stopped at the host's door\n\n",
-		(unsigned long long)t.start_up,
-		(unsigned long long)(t.user_faults + t.kernel_faults),
-		(unsigned long long)t.intercepted);
+		"guest stopped at the host's door\n\n",
+		t.start_up, t.user_faults + t.kernel_faults, t.intercepted);
 	fprintf(out, "%-19s %-24s %10s %9s %12s %10s %9s\n", "role", "call", "count", "errors",
 		"total ms", "avg us", "stopped");
 	for (int role = 0; role < AUDIT_ROLES; role++) {
@@ -187,9 +184,8 @@ void report_live(FILE *out, bool colour, const struct audit_snapshot *before,
 	count = audit_findings(d, tables, findings, FINDINGS_MAX);
 	fprintf(out,
 		"-- %.1f s: %llu host system calls, %llu page faults, %llu guest calls stopped\n",
-		(double)now->elapsed_ns / 1e9, (unsigned long long)(t.confined + t.start_up),
-		(unsigned long long)(t.user_faults + t.kernel_faults),
-		(unsigned long long)t.intercepted);
+		(double)now->elapsed_ns / 1e9, t.confined + t.start_up,
+		t.user_faults + t.kernel_faults, t.intercepted);
 	for (int role = 0; role < AUDIT_ROLES; role++) {
 		size_t n = rows_of(d, role, rows);
 
@@ -212,7 +208,7 @@ static void json_role(FILE *out, const struct audit_snapshot *s, int role,
 	struct call_row rows[AUDIT_NRS];
 	bool confined = audit_role_confined(role);
 	size_t n = rows_of(s, role, rows);
-	u64 stopped = 0;
+	unsigned long long stopped = 0;
 
 	for (int nr = 0; nr < AUDIT_NRS; nr++)
 		stopped += s->stats[role][nr].blocked;
@@ -220,7 +216,7 @@ static void json_role(FILE *out, const struct audit_snapshot *s, int role,
 		"{\"role\":\"%s\",\"confined\":%s,\"threads\":%llu,\"user_faults\":%llu,"
 		"\"kernel_faults\":%llu,\"stopped\":%llu,\"calls\":[",
 		audit_role_name(role), confined ? "true" : "false", r->threads, r->user_faults,
-		r->kernel_faults, (unsigned long long)stopped);
+		r->kernel_faults, stopped);
 	for (size_t i = 0; i < n; i++) {
 		const struct audit_stat *c = rows[i].stat;
 
@@ -250,10 +246,8 @@ size_t report_json(FILE *out, enum platform_kind platform, int exit_code,
 		"\"user_faults\":%llu,\"kernel_faults\":%llu,\"sentry_killed\":%s,\"lost_threads\":"
 		"%llu,"
 		"\"roles\":[",
-		platform_name(platform), exit_code, (unsigned long long)s->elapsed_ns,
-		(unsigned long long)t.confined, (unsigned long long)t.start_up,
-		(unsigned long long)outside_of(f, count), (unsigned long long)t.intercepted,
-		(unsigned long long)t.user_faults, (unsigned long long)t.kernel_faults,
+		platform_name(platform), exit_code, (unsigned long long)s->elapsed_ns, t.confined,
+		t.start_up, outside_of(f, count), t.intercepted, t.user_faults, t.kernel_faults,
 		s->sentry_killed ? "true" : "false", (unsigned long long)s->lost);
 	for (int role = 0; role < AUDIT_ROLES; role++) {
 		fputs(role ? "," : "", out);
