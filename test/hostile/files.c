@@ -1,5 +1,6 @@
 /* Out of the view, into others' processes, onto the host: by files, /proc, mounts, devices. */
 #include "test/hostile/lib/hostile.h"
+#include <grp.h>
 #include <limits.h>
 #include <linux/openat2.h>
 #include <sched.h>
@@ -393,7 +394,7 @@ ATTACK(setuid_programs)
 	/* Back to root after giving it up: never. */
 	pid = fork();
 	if (pid == 0) {
-		if (setresuid(12345, 12345, 12345) < 0)
+		if (setgroups(0, NULL) < 0 || setresgid(12345, 12345, 12345) < 0 || setresuid(12345, 12345, 12345) < 0)
 			_exit(0);
 		if (setuid(0) == 0 || seteuid(0) == 0 || setresuid(0, 0, 0) == 0 || setgid(0) == 0)
 			breach("an ordinary user becomes root");

@@ -218,6 +218,10 @@ static void worker(void *arg)
 	struct itimerval it = { { 0, 10000 }, { 0, 10000 } };
 	char dir[64];
 
+	int null = open("/dev/null", O_RDWR);
+
+	for (int fd = 0; fd < 3; fd++)
+		dup2(null, fd);
 	catch_setup();
 	snprintf(dir, sizeof(dir), "/tmp/fuzz.%d", getpid());
 	mkdir(dir, 0700);
