@@ -6,6 +6,8 @@
 #define ZERO_WINDOW HUGE_PAGE_SIZE
 /* A page that is mapped and still faults: after so many times the cause is sought. */
 #define SPURIOUS_RETRIES 8
+/* Populated under the lock at a time. */
+#define POPULATE_STEP (16UL << 20)
 
 /* A read fault on untouched anonymous memory: the host's zero page, on all sides. */
 static int map_zero_window(struct mm *mm, const struct vma *v, u64 page)
@@ -51,6 +53,9 @@ static int spurious(struct mm *mm, const struct vma *v, struct pma *p, u64 page)
 		if (err < 0)
 			return p->owned ? -ENOMEM : -EFAULT;
 	}
+	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
+		return -ENOMEM;
+	p = pma_set_isolate(&mm->pmas, p, page, page + PAGE_SIZE);
 	return backing_map(mm, v, p, true);
 }
 
@@ -182,7 +187,7 @@ static s64 populate_step(struct mm *mm, struct vma *v, u64 page, u64 end, bool w
 			p = pma_next(p);
 		return (s64)(p ? MIN(end, MAX(p->start, page + PAGE_SIZE)) : end);
 	}
-	to = MIN(p->end, end);
+	to = MIN(MIN(p->end, end), page + POPULATE_STEP);
 	if (p->owned) {
 		err = pgalloc_populate(pgalloc_of(p->file), pma_subrange(p, page, to));
 		if (err < 0)
