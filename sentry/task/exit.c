@@ -196,7 +196,8 @@ static bool reparent(struct thread_group *child, struct thread_group *from, stru
 	child->exit_signal = SIGCHLD;
 	if (from->pgrp && child->pgrp && from->pgrp != child->pgrp)
 		pgrp_kill_if_orphaned_locked(child->pgrp, from->pgrp->session, NULL);
-	return child->zombie && notify_parent_exit_locked(child);
+	/* A tracer that is left is another group's, and gives the zombie to its parent when it has seen it. */
+	return child->zombie && !child->leader->ptrace && notify_parent_exit_locked(child);
 }
 
 /* t exits: its children see it; the last task's children move away. Fills list; false: call again. */
