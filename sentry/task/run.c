@@ -51,7 +51,9 @@ static void serve_syscall(struct task *t, const struct platform_stop *stop)
 	t->in_syscall = false;
 	t->syscall_nr = (u64)-1;
 	/* Without the time asleep: processor time, as good as preemption lets it be. */
-	atomic_fetch_add_explicit(&t->sys_tsc, tsc_now() - began - (t->block_tsc - slept), memory_order_relaxed);
+	began = tsc_now() - began - (t->block_tsc - slept);
+	atomic_store_explicit(&t->sys_tsc, atomic_load_explicit(&t->sys_tsc, memory_order_relaxed) + began,
+			      memory_order_relaxed);
 }
 
 static void out_of_memory(struct task *t, u64 addr)
