@@ -177,10 +177,10 @@ static int add_row(scmp_filter_ctx ctx, const struct filter_row *row, enum platf
 	case TTY_ONLY:
 		for (size_t i = 0; ret == 0 && i < ARRAY_SIZE(tty_requests); i++)
 			ret = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 1,
-					       SCMP_A1(SCMP_CMP_EQ, tty_requests[i]));
+					       SCMP_A1(SCMP_CMP_EQ, tty_requests[i], 0));
 		return ret;
 	case PRCTL_NAME:
-		return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 1, SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME));
+		return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 1, SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME, 0));
 	case PTRACE_ONLY:
 		return kind == PLATFORM_PTRACE ? seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 0) : 0;
 	}
