@@ -161,7 +161,7 @@ static int share(struct mm *parent, struct mm *child, const struct vma *v, struc
 	}
 	if (alone && atomic_load(&parent->users) > 1) {
 		/* The copy must be of one moment: hold the parent's other threads off. */
-		stub_restrict(parent, start, end, PROT_READ | PROT_EXEC);
+		stub_restrict(parent, start, end, PROT_READ | PROT_EXEC, false);
 		*p = pma_set_isolate(&parent->pmas, pma_set_find(&parent->pmas, start), start, end);
 	}
 	value = **p;

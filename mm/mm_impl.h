@@ -159,8 +159,11 @@ int stub_map_zero(struct mm *mm, u64 start, u64 end, u8 prot);
 void stub_unmap(struct mm *mm, u64 start, u64 end);
 /* Unmaps everything and says so in the pmas. */
 void stub_drop_all(struct mm *mm);
-/* Takes rights away from, or unmaps, what is mapped in [start, end), so that no more than `allowed` is left. */
-void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed);
+/*
+ * Takes rights away from, or unmaps, what is mapped in [start, end), so that no
+ * more than `allowed` is left; exactly: gives what is new of them too.
+ */
+void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed, bool exactly);
 /* Takes the right to write from every pma with cow. */
 void stub_protect_cow(struct mm *mm);
 

@@ -146,7 +146,7 @@ static void batch_add(struct stub_batch *b, u64 start, u64 end, u8 prot)
 	b->ops[b->count++] = op;
 }
 
-void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed)
+void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed, bool exactly)
 {
 	struct stub_batch b;
 	struct pma *p, *next;
@@ -157,6 +157,8 @@ void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed)
 		u64 from = MAX(p->start, start), to = MIN(p->end, end);
 		u8 prot = p->host_prot & allowed;
 
+		if (exactly && p->host_prot)
+			prot = pma_may_write(p) ? allowed : allowed & (u8)~PROT_WRITE;
 		if (prot == p->host_prot) {
 			next = pma_next(p);
 			continue;
