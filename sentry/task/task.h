@@ -110,7 +110,7 @@ struct thread_group {
 	int tgid;		      /* immutable */
 	struct task *leader;	      /* tasklist (exec may change it) */
 	struct list tasks;	      /* tasklist: task.group_node */
-	int task_count;		      /* tasklist: live tasks */
+	_Atomic int task_count;	      /* tasklist to write: live tasks */
 	int present_count;	      /* tasklist: tasks that have not been through exit_notify */
 	struct thread_group *parent;  /* tasklist: who reaps it; NULL: the sandbox's reaper (PID_REAPER) */
 	struct list children;	      /* tasklist: thread_group.sibling */
