@@ -112,6 +112,7 @@ void thread_group_reap_locked(struct thread_group *tg, struct reap *ret)
 	struct kernel *k = tg->kernel;
 	struct thread_group *p = tg->parent;
 	struct pid_entry *e = pid_lookup(k, tg->tgid);
+	struct sighand *sh;
 
 	ASSERT(e && e->tg == tg && tg->zombie && !tg->reaped);
 	tg->reaped = true;
@@ -129,7 +130,9 @@ void thread_group_reap_locked(struct thread_group *tg, struct reap *ret)
 	e->tg = NULL;
 	/* The leader's entry is the group's too: it goes with the last of both. */
 	ret->leader = task_unhash_locked(tg->leader);
+	sh = sighand_lock(tg);
 	tg->leader = NULL;
+	sighand_unlock(sh);
 	pgrp_leave_locked(tg, &ret->pgrp);
 	waitq_wake(&tg->exit_waitq, EPOLLIN | EPOLLHUP);
 }
@@ -276,6 +279,17 @@ static void group_dead_locked(struct task *t, struct reap *ret)
 	}
 }
 
+/* A thread that execs counts its siblings under the tasklist lock, held here, so it lives. */
+static void wake_exec(struct thread_group *tg)
+{
+	struct sighand *sh = sighand_lock(tg);
+	struct task *exec_task = tg->exec_task;
+
+	sighand_unlock(sh);
+	if (exec_task)
+		task_wake(exec_task);
+}
+
 static void exit_notify(struct task *t)
 {
 	struct thread_group *tg = t->tg;
@@ -313,8 +327,7 @@ static void exit_notify(struct task *t)
 	}
 	if (last)
 		group_dead_locked(t, &self);
-	if (tg->exec_task)
-		task_wake(tg->exec_task);
+	wake_exec(tg);
 	mutex_unlock(&k->tasklist_lock);
 	for (int i = 0; i < list.count; i++)
 		reap_put(&list.reaps[i]);
@@ -343,11 +356,16 @@ static void leave_guest(struct task *t)
 	struct platform_context *ctx;
 	struct mm_stats st = { 0 };
 	u64 utime = t->prior_utime_ns;
+	bool only;
 
 	futex_release(t);
 	if (t->clear_child_tid.v)
 		futex_clear_child_tid(t);
-	mm_get_stats(t->mm, &st);
+	mutex_lock(&t->kernel->tasklist_lock);
+	only = t->tg->task_count == 1;
+	mutex_unlock(&t->kernel->tasklist_lock);
+	if (only) /* not for every thread: it walks the whole mm */
+		mm_get_stats(t->mm, &st);
 	mutex_lock(&t->lock);
 	ctx = t->ctx;
 	if (ctx)
