@@ -117,8 +117,8 @@ int open_resolved(const struct path *p, u32 flags, const struct cred *cred, bool
 		  struct file **ret)
 {
 	struct inode *inode = p->dentry->inode;
-	bool counts = S_ISREG(inode->type) &&
-		      ((flags & O_ACCMODE) == O_WRONLY || (flags & O_ACCMODE) == O_RDWR);
+	bool writes = (flags & O_ACCMODE) == O_WRONLY || (flags & O_ACCMODE) == O_RDWR;
+	bool counts = S_ISREG(inode->type) && (writes || (flags & O_TRUNC));
 	struct file *f;
 	int err = file_new(inode, p, flags & ~OPEN_ONCE, cred, NULL, NULL, &f);
 
@@ -137,6 +137,10 @@ int open_resolved(const struct path *p, u32 flags, const struct cred *cred, bool
 		err = truncate_for_open(inode, cred);
 		if (!err)
 			vfs_notify_path(p, IN_MODIFY);
+	}
+	if (f->holds_write && !writes) {
+		inode_put_write(inode);
+		f->holds_write = false;
 	}
 	if (!err)
 		err = open_by_type(inode, f);

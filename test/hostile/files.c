@@ -365,6 +365,17 @@ ATTACK(proc_mem_writes)
 	}
 }
 
+/* The program that runs, changed under the feet of those who run it. */
+ATTACK(running_program_overwritten)
+{
+	if (open("/proc/self/exe", O_RDWR) >= 0 || errno != ETXTBSY)
+		breach("open for writing: %s", strerror(errno));
+	if (open("/proc/self/exe", O_RDONLY | O_TRUNC) >= 0 || errno != ETXTBSY)
+		breach("open and truncate: %s", strerror(errno));
+	if (truncate("/proc/self/exe", 10) == 0 || errno != ETXTBSY)
+		breach("truncate: %s", strerror(errno));
+}
+
 /* ---- rights ---- */
 
 ATTACK(setuid_programs)

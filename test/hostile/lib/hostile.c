@@ -303,7 +303,7 @@ static int run(const struct attack *a)
 		why = "the attack does not end";
 	reap_all(pid);
 	if (verdict->state == 2) {
-		printf("skip %s: %s\n", a->name, verdict->text);
+		printf("\nskip %s: %s\n", a->name, verdict->text);
 		return 0;
 	}
 	if (verdict->state)
@@ -311,9 +311,9 @@ static int run(const struct attack *a)
 	if (!why)
 		why = bystander_ask(bystander, go, done);
 	if (why)
-		printf("not ok %s: %s (status %#x)\n", a->name, why, status);
+		printf("\nnot ok %s: %s (status %#x)\n", a->name, why, status);
 	else
-		printf("ok %s\n", a->name);
+		printf("\nok %s\n", a->name);
 	fflush(stdout);
 	return why != NULL;
 }
