@@ -64,6 +64,7 @@ int task_sleep(struct task *t, u64 deadline_ns)
 	}
 	t->block_tsc += tsc_now() - began;
 	t->nvcsw++;
+	atomic_fetch_add_explicit(&t->kernel->context_switches, 1, memory_order_relaxed);
 	return r;
 }
 

@@ -503,7 +503,7 @@ static s64 set_mode_filter(struct task *t, u32 flags, uaddr prog)
 		return r;
 	if (flags & SECCOMP_FILTER_FLAG_NEW_LISTENER) {
 		seccomp_filter_put(f);
-		return -EBUSY; /* as if somebody else listened: user notification is not offered */
+		return -EINVAL; /* as a kernel without user notification */
 	}
 	return install(t, f, flags);
 }
