@@ -28,10 +28,27 @@ static bool is_image(const struct vma *v)
 	return false;
 }
 
-static void choose_window(struct mm *mm, const struct vma *v, u64 page, bool file, u64 low, u64 high,
+/*
+ * The writer goes on where the last break ended: right there, or at the next
+ * page that exists, with nothing but holes between.
+ */
+static bool follows_on(const struct mm *mm, const struct pma *p, u64 page)
+{
+	struct mem_range run;
+
+	if (page == mm->cow_next)
+		return true;
+	if (!p->owned || page < mm->cow_next || page - mm->cow_next > COW_WINDOW_MAX ||
+	    p->start > mm->cow_next)
+		return false;
+	return !pgalloc_next_committed(pgalloc_of(p->file), pma_subrange(p, mm->cow_next, page),
+				       &run);
+}
+
+static void choose_window(struct mm *mm, const struct vma *v, const struct pma *p, u64 page,
 			  u64 *ret_start, u64 *ret_end)
 {
-	bool follows = page == mm->cow_next;
+	bool follows = follows_on(mm, p, page), file = !p->owned;
 	u64 size = !file ? COW_WINDOW_MIN : is_image(v) ? FILE_WINDOW_MAX : PAGE_SIZE;
 	u64 start = page & ~(size - 1);
 
@@ -41,8 +58,8 @@ static void choose_window(struct mm *mm, const struct vma *v, u64 page, bool fil
 		start = page;
 	}
 	mm->cow_window = size;
-	*ret_start = MAX(start, low);
-	*ret_end = MIN(start + size, high);
+	*ret_start = MAX(start, MAX(p->start, v->start));
+	*ret_end = MIN(start + size, MIN(p->end, v->end));
 	mm->cow_next = *ret_end;
 }
 
@@ -110,8 +127,7 @@ int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_no
 		note_hot(mm, page, v->start, v->end);
 	if (p->owned && pgalloc_exclusive(pgalloc_of(p->file), pma_range(p)))
 		return take_over(mm, v, p, map_now);
-	choose_window(mm, v, page, !p->owned, MAX(p->start, v->start), MIN(p->end, v->end),
-		      &start, &end);
+	choose_window(mm, v, p, page, &start, &end);
 	if (p->owned && pgalloc_exclusive(pgalloc_of(p->file), pma_subrange(p, start, end)))
 		return take_over(mm, v, pma_set_isolate(&mm->pmas, p, start, end), map_now);
 	err = copy(mm, v, p, start, end, map_now);
