@@ -182,7 +182,7 @@ static void host_child(const char *dir, u32 uid, int out)
 /* Results of the sequence on the host; false: the host does not let us (no root). */
 static bool host_run(u64 seed, u32 uid, s64 *ret)
 {
-	char dir[] = "/dev/shm/pathtestXXXXXX", cmd[64];
+	char dir[] = "/dev/shm/pathtestXXXXXX", cmd[128];
 	size_t done = 0;
 	int p[2], status;
 	pid_t pid;
