@@ -39,6 +39,7 @@ struct kernel {
 	u64 boot_monotonic_ns, boot_realtime_ns;
 	int cpu_count;		    /* shown to the guest */
 	u64 cpu_mask[16];
+	_Atomic u32 queued_signals; /* entries of all signal queues */
 	_Atomic u64 forks, context_switches, interrupts;
 	u32 acct_id;
 	bool strace;

@@ -81,11 +81,25 @@ void sighand_unlock(struct sighand *s)
 	mutex_unlock(&s->lock);
 }
 
-void sigqueue_init(struct sigqueue_head *q)
+void sigqueue_init(struct sigqueue_head *q, _Atomic u32 *total)
 {
+	q->total = total;
 	q->set = 0;
 	q->count = 0;
 	list_init(&q->entries);
+}
+
+bool sigqueue_full(const struct sigqueue_head *q, size_t limit)
+{
+	return q->count >= limit || atomic_load(q->total) >= SIGQUEUE_TOTAL_MAX;
+}
+
+static void entry_free(struct sigqueue_head *q, struct sigqueue *e)
+{
+	list_del(&e->node);
+	q->count--;
+	atomic_fetch_sub(q->total, 1);
+	free(e);
 }
 
 void sigqueue_flush(struct sigqueue_head *q, u64 mask)
@@ -98,9 +112,7 @@ void sigqueue_flush(struct sigqueue_head *q, u64 mask)
 	list_for_each_safe(e, tmp, &q->entries, node) {
 		if (!(mask & sigbit(e->info.si_signo)))
 			continue;
-		list_del(&e->node);
-		q->count--;
-		free(e);
+		entry_free(q, e);
 	}
 }
 
@@ -108,7 +120,7 @@ bool sigqueue_push(struct sigqueue_head *q, const siginfo_t *info, size_t limit)
 {
 	struct sigqueue *e = NULL;
 
-	if (q->count < limit)
+	if (!sigqueue_full(q, limit))
 		e = malloc(sizeof(*e));
 	q->set |= sigbit(info->si_signo);
 	if (!e)
@@ -116,6 +128,7 @@ bool sigqueue_push(struct sigqueue_head *q, const siginfo_t *info, size_t limit)
 	e->info = *info;
 	list_push_back(&q->entries, &e->node);
 	q->count++;
+	atomic_fetch_add(q->total, 1);
 	return true;
 }
 
@@ -138,9 +151,7 @@ void sigqueue_take(struct sigqueue_head *q, int sig, siginfo_t *ret)
 		q->set &= ~sigbit(sig);
 	if (found) {
 		*ret = found->info;
-		list_del(&found->node);
-		q->count--;
-		free(found);
+		entry_free(q, found);
 	} else {
 		/* Its details did not fit into the queue. */
 		memset(ret, 0, sizeof(*ret));

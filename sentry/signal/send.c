@@ -192,7 +192,7 @@ int signal_send_locked(struct task *t, struct thread_group *tg, const siginfo_t 
 	limit = queue_limit(tg);
 	if (sig < 32 && info->si_code >= 0)
 		limit = SIGQUEUE_MAX; /* the kernel's own are kept */
-	if (q->count >= limit && sig >= 32 && info->si_code != SI_USER)
+	if (sigqueue_full(q, limit) && sig >= 32 && info->si_code != SI_USER)
 		return -EAGAIN;
 	sigqueue_push(q, info, limit);
 	complete(sh, tg, main, !t, sig);

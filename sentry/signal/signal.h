@@ -65,8 +65,9 @@ struct sigqueue_head {
 	u64 set;	     /* which signals are queued */
 	struct list entries; /* struct sigqueue */
 	size_t count;
+	_Atomic u32 *total; /* immutable: entries of all queues of the kernel */
 };
-void sigqueue_init(struct sigqueue_head *q);
+void sigqueue_init(struct sigqueue_head *q, _Atomic u32 *total);
 void sigqueue_flush(struct sigqueue_head *q, u64 mask);
 
 /* siginfo builders; si_pid and si_uid from sender (NULL: kernel). */

@@ -113,6 +113,9 @@ static inline u64 tsc_now(void)
 #define SIGNALS_IGNORED_BY_DEFAULT (sigbit(SIGCONT) | sigbit(SIGCHLD) | sigbit(SIGWINCH) | sigbit(SIGURG))
 /* Queued signals one queue holds at most, whatever RLIMIT_SIGPENDING says. */
 #define SIGQUEUE_MAX 65536
+/* And all queues together: beyond, real-time signals are refused and standard ones lose their details. */
+#define SIGQUEUE_TOTAL_MAX 262144
+bool sigqueue_full(const struct sigqueue_head *q, size_t limit);
 /* Marks the signal; false when its details could not be kept (limit, memory). */
 bool sigqueue_push(struct sigqueue_head *q, const siginfo_t *info, size_t limit);
 void sigqueue_take(struct sigqueue_head *q, int sig, siginfo_t *ret);

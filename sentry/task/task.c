@@ -50,7 +50,7 @@ struct thread_group *thread_group_new(struct kernel *k, int tgid, struct sighand
 	list_init(&tg->sibling);
 	list_init(&tg->pgrp_node);
 	tg->sighand = sighand_get(sh);
-	sigqueue_init(&tg->pending);
+	sigqueue_init(&tg->pending, &k->queued_signals);
 	waitq_init(&tg->child_waitq);
 	waitq_init(&tg->exit_waitq);
 	waitq_init(&tg->signal_waitq);
@@ -96,7 +96,7 @@ struct task *task_new(struct kernel *k, struct thread_group *tg)
 	list_init(&t->group_node);
 	list_init(&t->tracees);
 	mutex_init(&t->lock, RANK_TASK, "task");
-	sigqueue_init(&t->pending);
+	sigqueue_init(&t->pending, &k->queued_signals);
 	atomic_store(&t->state, TASK_NEW);
 	t->syscall_nr = (u64)-1;
 	t->start_time_ns = clock_monotonic_ns();
