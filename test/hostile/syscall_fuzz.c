@@ -283,8 +283,10 @@ ATTACK(fuzz)
 		}
 	}
 	for (int i = 0; i < 2; i++)
-		if (pid[i] > 0)
+		if (pid[i] > 0) {
+			kill(-pid[i], SIGKILL); /* its child may be its tracer */
 			must_die(pid[i]);
+		}
 	if (s->done == 0)
 		breach("nothing was tried");
 	fprintf(stderr, "\n%lu calls\n", (unsigned long)s->done);
