@@ -231,6 +231,7 @@ static int copy_mm(struct task *t, struct task *c, u64 flags)
 		mm_set_exe(mm, exe, exec_exe_put);
 	mm_set_dumpable(mm, mm_dumpable(t->mm));
 	task_install_mm(c, mm);
+	c->minflt = 1; /* mm_fork has resolved the child's first one ahead */
 	return 0;
 }
 
