@@ -446,12 +446,15 @@ static void test_threads(void **state)
 		 &no_limits);
 	for (int i = 0; i <= THREADS; i++) {
 		w[i] = (struct worker){ .mm = procs[0].mm, .index = i, .seed = (unsigned)i };
+		mm_user_get(procs[0].mm);
 		assert_int_equal(pthread_create(&t[i], NULL, i < THREADS ? work : fork_and_check,
 						&w[i]),
 				 0);
 	}
 	for (int i = 0; i <= THREADS; i++)
 		pthread_join(t[i], NULL);
+	for (int i = 0; i <= THREADS; i++)
+		mm_user_put(procs[0].mm);
 	for (int k = 0; k < THREADS; k++)
 		for (int i = 0; i < OWN; i++) {
 			u32 got;
