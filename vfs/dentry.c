@@ -466,8 +466,19 @@ static void collect(struct superblock *sb, size_t scan, struct list *out)
 			}
 			continue;
 		}
-		hash_remove(d);
-		list_push_back(out, &d->lru);
+		/* A parent that only this child kept goes too, and so on up: a deep tree is freed in one pass. */
+		for (;;) {
+			struct dentry *parent = d->parent;
+
+			if (p == &d->lru)
+				p = p->prev;
+			hash_remove(d);
+			list_push_back(out, &d->lru);
+			if (!sb || !parent || !parent->retained || refs_read(&parent->refs) != 2 ||
+			    atomic_load(&parent->mounted))
+				break;
+			d = parent;
+		}
 	}
 }
 
