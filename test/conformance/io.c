@@ -405,8 +405,8 @@ CASE(fifo_open_rules)
 	CHECK_EQ(read(r, &c, 1), 1);
 	close(w);
 	CHECK_EQ(read(r, &c, 1), 0);
+	close(r); /* before the fork: the writer must not find this reader */
 	pid_t pid = fork();
-	close(r);
 	if (pid == 0) {
 		int fd = open(conf_path("p"), O_WRONLY);
 		_exit(write(fd, "z", 1) == 1 ? 0 : 1);
