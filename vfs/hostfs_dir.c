@@ -1,5 +1,6 @@
 #include "vfs/hostfs_internal.h"
 #include "vfs/dentry.h"
+#include "vfs/listing.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -27,10 +28,12 @@ struct listing {
 	size_t len, cap;
 	u32 *index; /* offsets of records in buf */
 	size_t count, index_cap;
+	size_t charged; /* see listing_charge */
 };
 
 static void listing_clear(struct listing *l)
 {
+	listing_charge(&l->charged, 0);
 	free(l->buf);
 	free(l->index);
 	*l = (struct listing){ 0 };
@@ -112,6 +115,8 @@ static int listing_fill(struct listing *l, struct hostfs_inode *hi)
 		return fd;
 	err = read_all(l, fd);
 	host_close(fd);
+	if (!err && !listing_charge(&l->charged, l->cap + l->index_cap * sizeof(*l->index)))
+		err = -ENOMEM;
 	if (err)
 		listing_clear(l);
 	else

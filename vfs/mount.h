@@ -10,7 +10,7 @@
 #include "vfs/path.h"
 #include <sys/mount.h>
 
-#define MOUNTS_MAX 100000 /* in one namespace; Linux: sysctl fs.mount-max */
+#define MOUNTS_MAX 10000 /* in one namespace; Linux: sysctl fs.mount-max, 100000 */
 
 struct mount {
 	struct refs refs;

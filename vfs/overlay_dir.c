@@ -1,5 +1,6 @@
 #include "vfs/overlay_internal.h"
 #include "vfs/dentry.h"
+#include "vfs/listing.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -27,10 +28,12 @@ struct ovl_dir_file {
 	size_t count, cap;
 	char *names;
 	size_t names_len, names_cap;
+	size_t charged; /* see listing_charge */
 };
 
 static void listing_clear(struct ovl_dir_file *d)
 {
+	listing_charge(&d->charged, 0);
 	file_put(d->upper);
 	file_put(d->lower);
 	free(d->entries);
@@ -158,6 +161,8 @@ static int start_listing(struct ovl_dir_file *d, struct ovl_inode *dir)
 			err = read_layer(dir, dir->lower, true, d, &seen);
 		rwlock_unlock(&dir->inode.dir_lock);
 		d->kind = LIST_MERGED;
+		if (!err && !listing_charge(&d->charged, d->cap * sizeof(*d->entries) + d->names_cap))
+			err = -ENOMEM;
 	}
 	if (err)
 		listing_clear(d);

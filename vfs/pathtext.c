@@ -22,7 +22,8 @@ static void prepend(struct backwards *b, const char *s, size_t n)
 static bool climb(struct path p, const struct path *root, struct backwards *b)
 {
 	for (;;) {
-		if (root && path_equal(&p, root))
+		/* What does not fit need not be walked to its end: trees may be very deep. */
+		if (b->overflow || (root && path_equal(&p, root)))
 			return true;
 		if (p.mnt && p.dentry == p.mnt->root) {
 			if (!p.mnt->parent)
