@@ -31,8 +31,11 @@ void stub_drop_all(struct mm *mm)
 	mutex_assert_held(&mm->active_lock);
 	/* "All" leaves the vdso: the platform sees to that. */
 	err = platform_as_unmap(mm->as, mm->min, mm->max - mm->min);
-	if (err < 0 && err != -ESRCH)
-		PANIC("mm: the stub cannot be unmapped: error %d", -err);
+	/* A host short of memory may refuse even that. */
+	if (err < 0 && err != -ESRCH) {
+		log_warn("mm: a stub cannot be unmapped (error %d); killed", -err);
+		platform_as_kill(mm->as);
+	}
 	for (p = pma_set_first(&mm->pmas); p; p = next) {
 		next = pma_next(p);
 		if (!p->file)

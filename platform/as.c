@@ -118,6 +118,12 @@ bool platform_as_dead(struct platform_as *as)
 	return atomic_load(&as->dead);
 }
 
+void platform_as_kill(struct platform_as *as)
+{
+	MUTEX_GUARD(&as->lock);
+	as_kill_locked(as);
+}
+
 void as_kill_nowait(struct platform_as *as)
 {
 	host_kill(as->pid, SIGKILL);

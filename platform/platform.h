@@ -118,6 +118,8 @@ struct platform_op {
 int platform_as_batch(struct platform_as *as, const struct platform_op *ops, size_t count);
 /* True when the stub died without our asking (killed by host OOM, filter violation, ...). */
 bool platform_as_dead(struct platform_as *as);
+/* Kills the stub, for when its mappings cannot be brought into a known state. Its guest has no access to memory afterwards. */
+void platform_as_kill(struct platform_as *as);
 
 /* ---- contexts ---- */
 

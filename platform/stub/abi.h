@@ -90,8 +90,11 @@
 #define TURN_STUB_SLEEPS   0x100
 #define TURN_SENTRY_SLEEPS 0x200
 
-/* The signal by which the sentry interrupts a guest thread. */
-#define STUB_INTERRUPT_SIGNAL 62
+/*
+ * The signal by which the sentry interrupts a guest thread: SIGUSR1. Not a real-time signal: those
+ * queue up in a thread that keeps them blocked, and are refused once RLIMIT_SIGPENDING is reached.
+ */
+#define STUB_INTERRUPT_SIGNAL 10
 
 /* CLONE_VM|FS|FILES|SIGHAND|THREAD|SYSVSEM|CHILD_CLEARTID; CLONE_PARENT */
 #define STUB_THREAD_FLAGS 0x250f00

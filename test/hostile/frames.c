@@ -126,7 +126,7 @@ static void sigreturns(void *arg)
 static void many_sigreturns(uint64_t rip, uint64_t count)
 {
 	struct rounds *r = shared_memory(4096);
-	uint64_t end = now_ms() + 15000;
+	uint64_t end = now_ms() + 7000;
 
 	r->seed = rnd();
 	r->count = count;
@@ -137,7 +137,7 @@ static void many_sigreturns(uint64_t rip, uint64_t count)
 
 ATTACK(sigreturn_garbage)
 {
-	many_sigreturns((uint64_t)own_syscall, 4000);
+	many_sigreturns((uint64_t)own_syscall, full() ? 20000 : 1200);
 }
 
 static void sigreturn_bytes(void *arg)
@@ -242,13 +242,13 @@ ATTACK(stub_frame_moves_alternate_stack)
 			  STUB_AREA, 0x10000, 0x7fffffff0000 };
 
 	for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++)
-		forge_each(i % 2 ? call_on : fault_on, 0, at[i], 40);
+		forge_each(i % 2 ? call_on : fault_on, 0, at[i], 12);
 }
-ATTACK(stub_frame_no_alternate_stack) { forge_each(call_on, 0, 0, 50); }
+ATTACK(stub_frame_no_alternate_stack) { forge_each(call_on, 0, 0, 20); }
 ATTACK(stub_frame_garbage)
 {
 	find_syscalls();
-	many_sigreturns(stub_syscall[stub_syscalls - 1], 600);
+	many_sigreturns(stub_syscall[stub_syscalls - 1], full() ? 3000 : 300);
 }
 
 /* ---- guests that never come back by themselves ---- */

@@ -67,7 +67,7 @@ static uint64_t odd(void)
 
 ATTACK(headers_spoiled)
 {
-	uint64_t end = now_ms() + 3000;
+	uint64_t end = now_ms() + (full() ? 20000 : 1500);
 	uint8_t *copy;
 
 	load("/bin/true");

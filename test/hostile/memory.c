@@ -36,9 +36,9 @@ static void find_writable(struct found *f)
 		look_at(f, a);
 	for (uint64_t s = 8; s < STUB_SLOT_MAX; s = s * 5 / 4)
 		look_at(f, STUB_SLOTS + s * STUB_SLOT_SIZE);
-	for (uint64_t a = STUB_SLOTS + STUB_SLOT_MAX * STUB_SLOT_SIZE; a < 0x7fffffffffff; a += 0x11f0000)
+	for (uint64_t a = STUB_SLOTS + STUB_SLOT_MAX * STUB_SLOT_SIZE; a < 0x7fffffffffff; a += 0x31f0000)
 		look_at(f, a);
-	for (int i = 0; i < 2000; i++)
+	for (int i = 0; i < 500; i++)
 		look_at(f, STUB_AREA + (rnd() % 0x1ffff) * PAGE);
 	look_at(f, 0x7ffffffff000);
 	look_at(f, 0);
@@ -71,7 +71,7 @@ static void write_all(void *arg)
 ATTACK(overwrite_everything)
 {
 	for (uintptr_t how = 0; how < 4; how++)
-		for (int i = 0; i < (how < 2 ? 1 : 3); i++)
+		for (int i = 0; i < (full() ? 10 : 1); i++)
 			in_child(write_all, (void *)how, 20000, NULL);
 }
 
@@ -188,7 +188,7 @@ static void corrupt_child(void *arg)
 
 static void corrupt(int kind)
 {
-	uint64_t end = now_ms() + 2500;
+	uint64_t end = now_ms() + (full() ? 10000 : 1000);
 
 	while (now_ms() < end)
 		in_child(corrupt_child, (void *)(intptr_t)kind, 20000, NULL);
@@ -361,7 +361,7 @@ static void jump_everywhere(int kind, bool threads)
 		skip("no stub code in sight");
 	j->kind = kind;
 	j->threads = threads;
-	j->step = kind == 4 ? 16 : threads ? 5 : kind == 0 ? 1 : 3;
+	j->step = full() || (kind == 0 && !threads) ? 1 : kind == 4 ? 29 : threads ? 11 : 5;
 	j->end = end;
 	j->at = STUB_AREA;
 	while (j->at < end) {

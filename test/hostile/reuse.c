@@ -8,7 +8,7 @@
 #define SIZE (PAGES * PAGE)
 #define MARK 0xbadc0ffee0ddf00dUL
 #define CHECKERS 2
-#define RUN_MS 2000
+#define RUN_MS (full() ? 10000 : 900)
 
 static _Atomic int *over;
 
@@ -234,7 +234,7 @@ static void snapshot_must_hold(void)
 
 ATTACK(write_after_fork)
 {
-	uint64_t end = now_ms() + 4000, last = 0;
+	uint64_t end = now_ms() + 2 * RUN_MS, last = 0;
 	pthread_t t;
 
 	counter = mmap(NULL, sizeof(*counter), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

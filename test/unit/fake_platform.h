@@ -169,6 +169,11 @@ int platform_as_unmap(struct platform_as *as, u64 addr, u64 len)
 	return 0;
 }
 
+void platform_as_kill(struct platform_as *as)
+{
+	abort(); /* everything can always be unmapped here */
+}
+
 int platform_as_protect(struct platform_as *as, u64 addr, u64 len, int prot)
 {
 	int err = 0;

@@ -4,7 +4,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#define ATTACK_LIMIT_MS 40000
+#define ATTACK_LIMIT_MS 45000
 #define BYSTANDER_LIMIT_MS 20000
 #define PATTERN_SIZE (1 << 20)
 
@@ -59,6 +59,11 @@ uint64_t rnd(void)
 void rnd_seed(uint64_t seed)
 {
 	rnd_state = seed;
+}
+
+bool full(void)
+{
+	return getenv("HOSTILE_FULL") != NULL;
 }
 
 uint64_t now_ms(void)

@@ -64,6 +64,8 @@ _Noreturn void skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 uint64_t rnd(void); /* pseudo-random; seeded by rnd_seed, $SEED or 1 */
 void rnd_seed(uint64_t seed);
 uint64_t now_ms(void);
+/* Under `make fuzz` ($HOSTILE_FULL) attacks last longer and leave out nothing. */
+bool full(void);
 
 /* Memory that all processes of the attack share. Zeroed. */
 void *shared_memory(size_t size);
