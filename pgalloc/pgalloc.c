@@ -237,6 +237,12 @@ static int fill(struct pgalloc *p, struct mem_range r, const struct pgalloc_opts
 	return err;
 }
 
+void pgalloc_set_reclaim(struct pgalloc *p, u64 (*reclaim)(void *arg, u64 bytes), void *arg)
+{
+	p->reclaim = reclaim;
+	p->reclaim_arg = arg;
+}
+
 int pgalloc_allocate(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts,
 		     struct mem_range *ret)
 {
@@ -244,9 +250,11 @@ int pgalloc_allocate(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts
 	int err;
 
 	ASSERT(len && page_aligned(len));
-	mutex_lock(&p->lock);
-	err = reserve(p, len, opts, &r);
-	mutex_unlock(&p->lock);
+	do {
+		mutex_lock(&p->lock);
+		err = reserve(p, len, opts, &r);
+		mutex_unlock(&p->lock);
+	} while (err == -ENOMEM && p->reclaim && p->reclaim(p->reclaim_arg, len) > 0);
 	if (err < 0)
 		return err;
 	if (opts->mode == PGALLOC_POPULATE || opts->reader)

@@ -59,6 +59,12 @@ int pgalloc_new(int host_fd, bool disk_backed, int stub_slot, u64 limit, struct 
 /* memfd_create + pgalloc_new. */
 int pgalloc_new_memfd(int stub_slot, u64 limit, struct pgalloc **ret);
 void pgalloc_free(struct pgalloc *p);
+/*
+ * Who can give memory back when an allocation meets the limit (the page cache of files that nobody maps):
+ * called without pgalloc's lock but under the caller's, so it takes others by trylock alone. Returns the
+ * bytes that it freed; the allocation is tried again while that is not 0. Set once, at start.
+ */
+void pgalloc_set_reclaim(struct pgalloc *p, u64 (*reclaim)(void *arg, u64 bytes), void *arg);
 struct memfile *pgalloc_file(struct pgalloc *p);
 /* The pgalloc that owns f: every memfile of the sentry is one. */
 struct pgalloc *pgalloc_of(struct memfile *f);

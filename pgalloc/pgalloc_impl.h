@@ -19,6 +19,8 @@
 struct pgalloc {
 	struct memfile file; /* immutable */
 	u64 limit;	     /* immutable */
+	u64 (*reclaim)(void *arg, u64 bytes); /* set before use; may be NULL */
+	void *reclaim_arg;
 
 	struct mutex lock; /* RANK_PGALLOC */
 	struct extents extents; /* protected by lock */

@@ -518,6 +518,7 @@ static void hostfs_sb_destroy(struct superblock *sb)
 	struct hostfs *fs = hostfs_of(sb);
 
 	/* Every inode is gone; the root's descriptor went with its slot. */
+	hostfs_unregister(fs);
 	for (char **h = fs->hidden; h && *h; h++)
 		free(*h);
 	free(fs->hidden);
@@ -611,6 +612,7 @@ int hostfs_new(const struct hostfs_options *o, struct superblock **ret)
 	mutex_init(&fs->table_lock, RANK_LEAF, "hostfs.table_lock");
 	list_init(&fs->fd_lru);
 	list_init(&fs->idle);
+	hostfs_register(fs);
 	err = copy_hidden(fs, o->hidden);
 	if (!err)
 		err = make_root(fs);

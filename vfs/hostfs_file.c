@@ -78,8 +78,11 @@ void hostfs_free_cache(struct hostfs_inode *hi)
 	pagecache_free(atomic_load(&hi->cache));
 }
 
-/* The coldest inode whose pages nobody maps, when all of those exceed the limit; with a reference. */
-static struct hostfs_inode *cache_victim(struct hostfs *fs)
+/*
+ * The coldest inode whose pages nobody maps, when all of those exceed the limit; with a reference. It goes to
+ * the warm end, so that one that cannot be shrunk is not found again at once.
+ */
+static struct hostfs_inode *cache_victim(struct hostfs *fs, u64 limit)
 {
 	struct hostfs_inode *hi, *victim = NULL;
 	u64 total = 0;
@@ -95,24 +98,68 @@ static struct hostfs_inode *cache_victim(struct hostfs *fs)
 		if (!victim)
 			victim = hi;
 	}
-	if (total <= HOSTFS_IDLE_CACHE_MAX || !victim || !refs_tryget(&victim->inode.refs))
+	if (total <= limit || !victim || !refs_tryget(&victim->inode.refs))
 		return NULL;
 	list_del(&victim->idle_node);
 	list_push_back(&fs->idle, &victim->idle_node);
 	return victim;
 }
 
-void hostfs_trim_caches(struct hostfs *fs)
+/* Drops idle caches until the rest is within the limit or enough is freed. */
+static u64 trim(struct hostfs *fs, u64 limit, u64 enough)
 {
 	struct hostfs_inode *hi;
+	u64 freed = 0, n;
 
-	while ((hi = cache_victim(fs)) != NULL) {
-		u64 freed = pagecache_shrink(atomic_load(&hi->cache));
-
+	while (freed < enough && (hi = cache_victim(fs, limit)) != NULL) {
+		n = pagecache_shrink(atomic_load(&hi->cache));
 		inode_put(&hi->inode);
-		if (!freed)
+		if (!n)
 			break;
+		freed += n;
 	}
+	return freed;
+}
+
+void hostfs_trim_caches(struct hostfs *fs)
+{
+	trim(fs, HOSTFS_IDLE_CACHE_MAX, UINT64_MAX);
+}
+
+#define RECLAIM_MAX_FS 64
+
+static struct mutex all_lock = MUTEX_INIT(RANK_LEAF, "hostfs.all");
+static struct list all = LIST_INIT(all); /* protected by all_lock */
+
+void hostfs_register(struct hostfs *fs)
+{
+	MUTEX_GUARD(&all_lock);
+	list_push_back(&all, &fs->all_node);
+}
+
+void hostfs_unregister(struct hostfs *fs)
+{
+	MUTEX_GUARD(&all_lock);
+	list_del(&fs->all_node);
+}
+
+u64 hostfs_reclaim(u64 bytes)
+{
+	struct hostfs *v[RECLAIM_MAX_FS], *fs;
+	size_t count = 0;
+	u64 freed = 0;
+
+	mutex_lock(&all_lock);
+	list_for_each(fs, &all, all_node)
+		if (count < RECLAIM_MAX_FS && refs_tryget(&fs->sb.refs))
+			v[count++] = fs;
+	mutex_unlock(&all_lock);
+	for (size_t i = 0; i < count; i++) {
+		if (freed < bytes)
+			freed += trim(v[i], 0, bytes - freed);
+		superblock_put(&v[i]->sb);
+	}
+	return freed;
 }
 
 static int make_cache(struct hostfs *fs, struct hostfs_inode *hi)

@@ -81,6 +81,7 @@ struct hostfs {
 	struct list fd_lru; /* newest first */
 	size_t fd_count;
 	struct list idle; /* inodes with a page cache, oldest first */
+	struct list all_node; /* in the list of all hostfs, see hostfs_reclaim */
 };
 
 static inline struct hostfs *hostfs_of(struct superblock *sb)
@@ -139,6 +140,9 @@ int hostfs_mappable(struct inode *inode, struct mappable **ret);
 /* Drops page caches that nobody maps, down to the limit. */
 void hostfs_trim_caches(struct hostfs *fs);
 void hostfs_free_cache(struct hostfs_inode *hi);
+/* Enters and leaves the list that hostfs_reclaim goes through. */
+void hostfs_register(struct hostfs *fs);
+void hostfs_unregister(struct hostfs *fs);
 ssize_t hostfs_getxattr(struct inode *inode, const char *name, void *dst, size_t size);
 int hostfs_setxattr(struct inode *inode, const char *name, const void *value, size_t size, int flags);
 ssize_t hostfs_listxattr(struct inode *inode, char *dst, size_t size);

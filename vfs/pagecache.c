@@ -442,14 +442,17 @@ void pagecache_free(struct pagecache *pc)
 u64 pagecache_shrink(struct pagecache *pc)
 {
 	struct avl_node *n;
-	u64 freed;
+	u64 freed = 0;
 
-	MUTEX_GUARD(&pc->lock);
-	if (!list_empty(&pc->mappings) || sync_locked(pc, 0, UINT64_MAX - PAGE_SIZE))
+	/* Reclaim may come from an allocation for this very cache, or for another that is being filled. */
+	if (!mutex_trylock(&pc->lock))
 		return 0;
-	freed = atomic_load(&pc->bytes);
-	while ((n = pc->extents.top) != NULL)
-		drop_extent(pc, ext(n));
+	if (list_empty(&pc->mappings) && !sync_locked(pc, 0, UINT64_MAX - PAGE_SIZE)) {
+		freed = atomic_load(&pc->bytes);
+		while ((n = pc->extents.top) != NULL)
+			drop_extent(pc, ext(n));
+	}
+	mutex_unlock(&pc->lock);
 	return freed;
 }
 

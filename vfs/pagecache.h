@@ -12,9 +12,8 @@
  * pagecache_write, which see and update the cached pages; truncation tells
  * pagecache_resized.
  *
- * Unused caches (no mapping) are kept for the next exec, up to PAGECACHE_IDLE_MAX
- * bytes in all, oldest out first; that is the owner's matter through
- * pagecache_idle and pagecache_drop.
+ * Unused caches (no mapping) are kept for the next exec, up to HOSTFS_IDLE_CACHE_MAX
+ * bytes in all, oldest out first; that is the owner's matter (pagecache_shrink).
  *
  * Lock: pagecache.lock (RANK_MAPPABLE); host reads and writes run under it.
  */
@@ -65,7 +64,7 @@ int pagecache_sync(struct pagecache *pc, u64 start, u64 end);
 void pagecache_resized(struct pagecache *pc, u64 size);
 /* The file's range changed without us (hole punched): cached pages go. */
 void pagecache_forget(struct pagecache *pc, u64 start, u64 end);
-/* Frees clean pages if nobody maps the file; bytes freed. */
+/* Frees all pages if nobody maps the file and nobody is busy with the cache; bytes freed. */
 u64 pagecache_shrink(struct pagecache *pc);
 
 #endif

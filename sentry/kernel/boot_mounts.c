@@ -38,6 +38,12 @@ static int cache_allocate(void *arg, u64 len, ssize_t (*reader)(void *, void *, 
 	return err;
 }
 
+static u64 reclaim_cache(void *arg, u64 bytes)
+{
+	(void)arg;
+	return hostfs_reclaim(bytes);
+}
+
 static int new_hostfs(struct mount_builder *b, int fd, bool read_only, bool shared,
 		      const char *source, char **hidden, struct superblock **ret)
 {
@@ -56,6 +62,7 @@ static int new_hostfs(struct mount_builder *b, int fd, bool read_only, bool shar
 	};
 
 	memory.arg = b->kernel;
+	pgalloc_set_reclaim(b->kernel->memory, reclaim_cache, NULL);
 	if (o.root_fd < 0)
 		return -errno;
 	return hostfs_new(&o, ret);

@@ -283,12 +283,56 @@ static void test_copy_up(void **state)
 	env_free(e);
 }
 
+/* Pages of files that nobody maps make room when the memory file is full. */
+static u64 reclaim(void *arg, u64 bytes)
+{
+	++*(int *)arg;
+	return hostfs_reclaim(bytes);
+}
+
+static void test_reclaim(void **state)
+{
+	struct env *e = env_new(false);
+	const size_t size = 3UL << 20;
+	char *data = calloc(1, size), name[16], *p;
+	int calls = 0;
+
+	pgalloc_free(e->memory);
+	assert_int_equal(pgalloc_new_memfd(0, 8UL << 20, &e->memory), 0);
+	pgalloc_set_reclaim(e->memory, reclaim, &calls);
+	for (int i = 0; i < 6; i++) {
+		struct mappable *m;
+		struct watcher w;
+		struct file *f;
+
+		snprintf(name, sizeof(name), "f%d", i);
+		memset(data, 'a' + i, size);
+		host_write(e, name, data, size);
+		snprintf(name, sizeof(name), "/f%d", i);
+		f = open_file(e, name, O_RDWR);
+		assert_int_equal(f->ops->mappable(f, &m), 0);
+		watch(&w, size, true);
+		assert_int_equal(m->ops->add(m, &w.m), 0);
+		for (size_t at = 0; at < size; at += PAGE_SIZE) {
+			assert_int_equal(touch(m, at, false, &p), 0);
+			assert_int_equal(*p, 'a' + i);
+		}
+		m->ops->remove(m, &w.m);
+		m->ops->put(m);
+		file_put(f);
+	}
+	assert_true(calls > 0);
+	free(data);
+	env_free(e);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_host_coherent),
 		cmocka_unit_test(test_big),
 		cmocka_unit_test(test_copy_up),
+		cmocka_unit_test(test_reclaim),
 	};
 
 	safecopy_init();
