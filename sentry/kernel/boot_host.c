@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "sentry/tty/host_tty.h"
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +67,20 @@ static void raise_limits(void)
 	setrlimit(RLIMIT_CORE, &lim);
 }
 
+/* Folder that holds a file source; its path is absolute and resolved. */
+static int open_parent(const char *source)
+{
+	char dir[PATH_MAX];
+	char *slash;
+
+	if (strlen(source) >= sizeof(dir))
+		return -1;
+	strcpy(dir, source);
+	slash = strrchr(dir, '/');
+	slash[slash == dir] = '\0';
+	return open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
 static int open_sources(struct run_config *config)
 {
 	for (int i = 0; i < config->mount_count; i++) {
@@ -80,6 +95,10 @@ static int open_sources(struct run_config *config)
 			return boot_error(-errno, "check the path given to --ro or --rw", "cannot open %s",
 					  m->source);
 		m->source_is_dir = S_ISDIR(st.st_mode);
+		m->parent_fd = m->source_is_dir ? -1 : open_parent(m->source);
+		if (!m->source_is_dir && (!S_ISREG(st.st_mode) || m->parent_fd < 0))
+			return boot_error(0, "a folder or a regular file", "%s cannot be shown in the guest",
+					  m->source);
 	}
 	return 0;
 }

@@ -212,6 +212,39 @@ static int mount_kernel_views(struct mount_builder *b)
 	return err;
 }
 
+/*
+ * One file of the host: its folder's file system, in a mount namespace of its own that no guest
+ * sees, of which just the file is bound into the guest's tree.
+ */
+static int mount_file(struct mount_builder *b, const struct run_mount *m, struct superblock *sb,
+		      u32 flags)
+{
+	struct walk_context aside = { .cred = b->cred }, w = walk_of(b);
+	struct mount_ns *ns = NULL;
+	struct path from, at;
+	int err = mount_ns_new(sb, flags, &ns);
+
+	superblock_put(sb);
+	if (err < 0)
+		return err;
+	mount_ns_root(ns, &aside.root);
+	aside.cwd = aside.root;
+	err = vfs_walk(&aside, strrchr(m->source, '/') + 1, 0, &from);
+	if (err == 0) {
+		err = make_mount_point(b, m->destination, false);
+		if (err == 0)
+			err = vfs_walk(&w, m->destination, WALK_FOLLOW, &at);
+		if (err == 0) {
+			err = mount_bind(b->ns, &from, &at, flags, false);
+			path_put(&at);
+		}
+		path_put(&from);
+	}
+	path_put(&aside.root);
+	mount_ns_put(ns);
+	return err;
+}
+
 static int mount_asked(struct mount_builder *b, const struct run_mount *m)
 {
 	struct superblock *sb;
@@ -223,11 +256,16 @@ static int mount_asked(struct mount_builder *b, const struct run_mount *m)
 			return err;
 		return mount_at(b, m->destination, sb, MS_NOSUID | MS_NODEV);
 	}
-	err = new_hostfs(b, m->source_fd, m->kind == RUN_MOUNT_RO, true, m->source, NULL, &sb);
+	u32 flags = MS_NOSUID | MS_NODEV | (m->kind == RUN_MOUNT_RO ? MS_RDONLY : 0);
+	err = new_hostfs(b, m->source_is_dir ? m->source_fd : m->parent_fd, m->kind == RUN_MOUNT_RO,
+			 true, m->source, NULL, &sb);
+	if (err == 0 && m->source_is_dir)
+		return mount_at(b, m->destination, sb, flags);
+	if (err == 0)
+		err = mount_file(b, m, sb, flags);
 	if (err < 0)
 		return boot_error(err, NULL, "cannot show %s in the guest", m->source);
-	return mount_at(b, m->destination, sb,
-			MS_NOSUID | MS_NODEV | (m->kind == RUN_MOUNT_RO ? MS_RDONLY : 0));
+	return 0;
 }
 
 static int mount_root(struct mount_builder *b, const struct boot_host *host, struct pgalloc *store)

@@ -24,6 +24,7 @@ struct run_mount {
 	/* Filled by the host set-up, before confinement. */
 	int source_fd;
 	bool source_is_dir;
+	int parent_fd;		 /* of a source that is no folder: hostfs opens it by name from here */
 };
 
 struct run_config {
