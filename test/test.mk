@@ -39,3 +39,10 @@ hostile-programs: $(HOSTILE_BINS)
 audit-all: all conformance-programs hostile-programs
 	test/audit_all $(BUILD)
 .PHONY: audit-all
+
+# The attacks at length, with seeds of this minute; SECONDS for each round of the fuzz guest.
+FUZZ_SECONDS ?= 120
+fuzz-hostile: $(BUILD)/minisentry hostile-programs
+	for p in seccomp ptrace; do HOSTILE_FULL=1 LIMIT=600 SEED=$$(date +%s) FUZZ_SECONDS=$(FUZZ_SECONDS) SENTRY=$(BUILD)/minisentry \
+		PLATFORM=$$p BUILD=$(BUILD) test/hostile/run || exit 1; done
+.PHONY: fuzz-hostile

@@ -242,7 +242,7 @@ ATTACK(stub_frame_moves_alternate_stack)
 			  STUB_AREA, 0x10000, 0x7fffffff0000 };
 
 	for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++)
-		forge_each(i % 2 ? call_on : fault_on, 0, at[i], 12);
+		forge_each(i % 2 ? call_on : fault_on, 0, at[i], 8);
 }
 ATTACK(stub_frame_no_alternate_stack) { forge_each(call_on, 0, 0, 20); }
 ATTACK(stub_frame_garbage)

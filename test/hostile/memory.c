@@ -361,7 +361,7 @@ static void jump_everywhere(int kind, bool threads)
 		skip("no stub code in sight");
 	j->kind = kind;
 	j->threads = threads;
-	j->step = full() || (kind == 0 && !threads) ? 1 : kind == 4 ? 29 : threads ? 11 : 5;
+	j->step = full() || (kind == 0 && !threads) ? 1 : kind == 4 ? 37 : threads ? 17 : 7;
 	j->end = end;
 	j->at = STUB_AREA;
 	while (j->at < end) {

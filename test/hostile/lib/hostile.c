@@ -4,7 +4,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#define ATTACK_LIMIT_MS 45000
+#define ATTACK_LIMIT_MS (full() ? 500000 : 45000)
 #define BYSTANDER_LIMIT_MS 20000
 #define PATTERN_SIZE (1 << 20)
 
