@@ -24,6 +24,8 @@ struct mapping {
 	u64 start, end;	       /* bytes of the mappable */
 	bool shared;	       /* MAP_SHARED */
 	bool writable;	       /* MAP_SHARED and may become PROT_WRITE (counts for seals, ETXTBSY) */
+	bool proxy;	       /* stands for the mappings of a mappable on top of this one (an overlay's):
+				  told of changes, but not a user by itself, see mappable_ops.use */
 	/*
 	 * The mappable's pages [start, end) are gone or changed: the mm drops its
 	 * pmas of that range. With `private_too`, also private copies
@@ -66,6 +68,8 @@ struct mappable_ops {
 	/* Registers / unregisters a mapping. add may refuse (-EPERM for seals). */
 	int (*add)(struct mappable *m, struct mapping *mapping);
 	void (*remove)(struct mappable *m, struct mapping *mapping);
+	/* delta mappings behind a proxy came or went; only counts. May be NULL. */
+	void (*use)(struct mappable *m, int delta);
 	/* msync: writes dirty pages of the range to where they belong. May be NULL. */
 	int (*sync)(struct mappable *m, u64 start, u64 end);
 	/* madvise(MADV_REMOVE): frees [start, end) as fallocate(PUNCH_HOLE). May be NULL: -EOPNOTSUPP. */

@@ -34,6 +34,8 @@ struct hostfs_options {
 /* Frees pages of host files that nobody maps, `bytes` or more if there are so many; bytes freed. May be called
  * under any lock of rank RANK_MAPPABLE or lower: waits for no other. */
 u64 hostfs_reclaim(u64 bytes);
+/* The last resort: clean pages of mapped files too, which guests then fault in again. Called without locks. */
+u64 hostfs_reclaim_mapped(u64 bytes);
 int hostfs_new(const struct hostfs_options *o, struct superblock **ret);
 /* A file over an inherited host descriptor (stdin, stdout, stderr, --pass-fd): regular, pipe, socket, tty.
  * Takes host_fd over on success. The sentry ignores SIGPIPE. */

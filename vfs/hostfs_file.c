@@ -143,20 +143,63 @@ void hostfs_unregister(struct hostfs *fs)
 	list_del(&fs->all_node);
 }
 
-u64 hostfs_reclaim(u64 bytes)
+/* References on all hostfs superblocks. */
+static size_t all_hostfs(struct hostfs *v[RECLAIM_MAX_FS])
 {
-	struct hostfs *v[RECLAIM_MAX_FS], *fs;
+	struct hostfs *fs;
 	size_t count = 0;
-	u64 freed = 0;
 
-	mutex_lock(&all_lock);
+	MUTEX_GUARD(&all_lock);
 	list_for_each(fs, &all, all_node)
 		if (count < RECLAIM_MAX_FS && refs_tryget(&fs->sb.refs))
 			v[count++] = fs;
-	mutex_unlock(&all_lock);
+	return count;
+}
+
+u64 hostfs_reclaim(u64 bytes)
+{
+	struct hostfs *v[RECLAIM_MAX_FS];
+	size_t count = all_hostfs(v);
+	u64 freed = 0;
+
 	for (size_t i = 0; i < count; i++) {
 		if (freed < bytes)
 			freed += trim(v[i], 0, bytes - freed);
+		superblock_put(&v[i]->sb);
+	}
+	return freed;
+}
+
+/* The coldest inode with cached pages, mapped or not, with a reference; it goes to the warm end. */
+static struct hostfs_inode *coldest(struct hostfs *fs)
+{
+	struct hostfs_inode *hi;
+
+	MUTEX_GUARD(&fs->table_lock);
+	list_for_each(hi, &fs->idle, idle_node)
+		if (atomic_load(&atomic_load(&hi->cache)->bytes) && refs_tryget(&hi->inode.refs)) {
+			list_del(&hi->idle_node);
+			list_push_back(&fs->idle, &hi->idle_node);
+			return hi;
+		}
+	return NULL;
+}
+
+u64 hostfs_reclaim_mapped(u64 bytes)
+{
+	struct hostfs *v[RECLAIM_MAX_FS];
+	size_t count = all_hostfs(v);
+	u64 freed = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct hostfs_inode *hi;
+		u64 n = 1;
+
+		while (n && freed < bytes && (hi = coldest(v[i])) != NULL) {
+			n = pagecache_drop_clean(atomic_load(&hi->cache));
+			inode_put(&hi->inode);
+			freed += n;
+		}
 		superblock_put(&v[i]->sb);
 	}
 	return freed;
@@ -167,8 +210,9 @@ static int make_cache(struct hostfs *fs, struct hostfs_inode *hi)
 	struct pagecache *pc = NULL;
 	int err = 0;
 
-	/* Writers hold dir_lock for reading while they go past a cache that is not there. */
-	rwlock_wrlock(&hi->inode.dir_lock);
+	/* Writers hold dir_lock for reading while they go past a cache that is not there. (Nested: an overlay has
+	 * its own inode locked.) */
+	rwlock_wrlock_nested(&hi->inode.dir_lock);
 	if (!atomic_load(&hi->cache))
 		err = pagecache_new(&hi->inode, &hostfs_cache_ops, fs->memory, !fs->read_only, &pc);
 	if (pc) {

@@ -229,10 +229,20 @@ static int map_peek(struct mappable *m, u64 offset, u64 want_start, u64 want_end
 		       : -EAGAIN;
 }
 
+/* The lower layer may drop what nobody uses. lower_map is set before the first mapping or never. */
+static void use_lower(struct ovl_inode *oi, int delta)
+{
+	struct mappable *lower = atomic_load(&oi->lower_map);
+
+	if (lower && lower->ops->use)
+		lower->ops->use(lower, delta);
+}
+
 static int map_add(struct mappable *m, struct mapping *mapping)
 {
 	struct ovl_inode *oi = of_mappable(m);
 
+	use_lower(oi, 1);
 	MUTEX_GUARD(&oi->map_lock);
 	list_push_back(&oi->mappings, &mapping->node);
 	oi->mapping_count++;
@@ -243,6 +253,7 @@ static void map_remove(struct mappable *m, struct mapping *mapping)
 {
 	struct ovl_inode *oi = of_mappable(m);
 
+	use_lower(oi, -1);
 	MUTEX_GUARD(&oi->map_lock);
 	list_del(&mapping->node);
 	oi->mapping_count--;
@@ -326,17 +337,44 @@ static void proxy_put(struct mapping *m)
 	inode_put(&container_of(m, struct ovl_inode, proxy)->inode);
 }
 
+/* Of no interest any more once the data has moved up. */
+static void lower_proxy_invalidate(struct mapping *m, u64 start, u64 end, bool private_too)
+{
+	struct ovl_inode *oi = container_of(m, struct ovl_inode, lower_proxy);
+
+	if (!atomic_load(&oi->upper_map))
+		invalidate_all(oi, start, end, private_too);
+}
+
+static bool lower_proxy_tryget(struct mapping *m)
+{
+	return refs_tryget(&container_of(m, struct ovl_inode, lower_proxy)->inode.refs);
+}
+
+static void lower_proxy_put(struct mapping *m)
+{
+	inode_put(&container_of(m, struct ovl_inode, lower_proxy)->inode);
+}
+
 void ovl_map_init(struct ovl_inode *oi)
 {
 	oi->mappable.ops = &ovl_mappable_ops;
 	mutex_init(&oi->map_lock, RANK_MAPPABLE, "ovl_inode.map_lock");
 	list_init(&oi->mappings);
+	oi->proxy = (struct mapping){
+		.end = UINT64_MAX & PAGE_MASK,
+		.shared = true,
+		.proxy = true,
+		.invalidate = proxy_invalidate,
+		.tryget = proxy_tryget,
+		.put = proxy_put,
+	};
+	oi->lower_proxy = oi->proxy;
+	oi->lower_proxy.invalidate = lower_proxy_invalidate;
+	oi->lower_proxy.tryget = lower_proxy_tryget;
+	oi->lower_proxy.put = lower_proxy_put;
 	list_init(&oi->proxy.node);
-	oi->proxy.end = UINT64_MAX & PAGE_MASK;
-	oi->proxy.shared = true;
-	oi->proxy.invalidate = proxy_invalidate;
-	oi->proxy.tryget = proxy_tryget;
-	oi->proxy.put = proxy_put;
+	list_init(&oi->lower_proxy.node);
 }
 
 void ovl_map_free(struct ovl_inode *oi)
@@ -349,30 +387,40 @@ void ovl_map_free(struct ovl_inode *oi)
 		upper->ops->remove(upper, &oi->proxy);
 		upper->ops->put(upper);
 	}
-	if (lower)
+	if (lower) {
+		lower->ops->remove(lower, &oi->lower_proxy);
 		lower->ops->put(lower);
+	}
 	mutex_destroy(&oi->map_lock);
 }
 
-/* Sets upper_map if it is not yet, with the proxy registered. copy_lock serialises. */
-static int get_upper_map(struct ovl_inode *oi, struct inode *upper)
+/* Sets *slot to the layer's mappable if it is not yet, with the proxy registered. copy_lock serialises. */
+static int get_layer_map(struct ovl_inode *oi, struct inode *real, _Atomic(struct mappable *) *slot,
+			 struct mapping *proxy)
 {
 	struct mappable *m;
 	int err = 0;
 
+	if (atomic_load(slot))
+		return 0;
 	mutex_lock_nested(&oi->copy_lock);
-	if (!atomic_load(&oi->upper_map)) {
-		err = upper->ops->mappable ? upper->ops->mappable(upper, &m) : -ENODEV;
+	if (!atomic_load(slot)) {
+		err = real->ops->mappable ? real->ops->mappable(real, &m) : -ENODEV;
 		if (!err) {
-			err = m->ops->add(m, &oi->proxy);
+			err = m->ops->add(m, proxy);
 			if (err)
 				m->ops->put(m);
 			else
-				atomic_store(&oi->upper_map, m);
+				atomic_store(slot, m);
 		}
 	}
 	mutex_unlock(&oi->copy_lock);
 	return err;
+}
+
+static int get_upper_map(struct ovl_inode *oi, struct inode *upper)
+{
+	return get_layer_map(oi, upper, &oi->upper_map, &oi->proxy);
 }
 
 int ovl_map_switch(struct ovl_inode *oi)
@@ -388,21 +436,6 @@ int ovl_map_switch(struct ovl_inode *oi)
 	return err;
 }
 
-static int get_lower_map(struct ovl_inode *oi)
-{
-	struct mappable *m, *none = NULL;
-	int err;
-
-	if (atomic_load(&oi->lower_map))
-		return 0;
-	err = oi->lower->ops->mappable ? oi->lower->ops->mappable(oi->lower, &m) : -ENODEV;
-	if (err)
-		return err;
-	if (!atomic_compare_exchange_strong(&oi->lower_map, &none, m))
-		m->ops->put(m);
-	return 0;
-}
-
 int ovl_mappable(struct inode *inode, struct mappable **ret)
 {
 	struct ovl_inode *oi = ovl(inode);
@@ -412,7 +445,7 @@ int ovl_mappable(struct inode *inode, struct mappable **ret)
 	if (!S_ISREG(inode->type))
 		return -ENODEV;
 	if (!upper) {
-		err = get_lower_map(oi);
+		err = get_layer_map(oi, oi->lower, &oi->lower_map, &oi->lower_proxy);
 		/* Copied up meanwhile, maybe before it could know of this mapping. */
 		upper = err ? NULL : ovl_upper(oi);
 		if (err)

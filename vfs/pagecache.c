@@ -357,7 +357,9 @@ static int map_add(struct mappable *m, struct mapping *mapping)
 		pc->writable_mappings++;
 	}
 	list_push_back(&pc->mappings, &mapping->node);
-	atomic_fetch_add(&pc->mapping_count, 1);
+	pc->registered++;
+	if (!mapping->proxy)
+		atomic_fetch_add(&pc->mapping_count, 1);
 	return 0;
 }
 
@@ -367,13 +369,20 @@ static void map_remove(struct mappable *m, struct mapping *mapping)
 
 	MUTEX_GUARD(&pc->lock);
 	list_del(&mapping->node);
-	atomic_fetch_sub(&pc->mapping_count, 1);
+	pc->registered--;
+	if (!mapping->proxy)
+		atomic_fetch_sub(&pc->mapping_count, 1);
 	if (mapping->shared && mapping->writable && --pc->writable_mappings == 0) {
 		int err = sync_locked(pc, 0, UINT64_MAX - PAGE_SIZE);
 
 		if (err)
 			log_warn("hostfs: writing back a mapped file: error %d", -err);
 	}
+}
+
+static void map_use(struct mappable *m, int delta)
+{
+	atomic_fetch_add(&cache_of(m)->mapping_count, (u32)delta);
 }
 
 static int map_sync(struct mappable *m, u64 start, u64 end)
@@ -397,6 +406,7 @@ static const struct mappable_ops pagecache_mappable_ops = {
 	.peek = map_peek,
 	.add = map_add,
 	.remove = map_remove,
+	.use = map_use,
 	.sync = map_sync,
 	.identify = map_identify,
 };
@@ -447,7 +457,7 @@ u64 pagecache_shrink(struct pagecache *pc)
 	/* Reclaim may come from an allocation for this very cache, or for another that is being filled. */
 	if (!mutex_trylock(&pc->lock))
 		return 0;
-	if (list_empty(&pc->mappings) && !sync_locked(pc, 0, UINT64_MAX - PAGE_SIZE)) {
+	if (!atomic_load(&pc->mapping_count) && !sync_locked(pc, 0, UINT64_MAX - PAGE_SIZE)) {
 		freed = atomic_load(&pc->bytes);
 		while ((n = pc->extents.top) != NULL)
 			drop_extent(pc, ext(n));
@@ -559,8 +569,8 @@ static struct mapping **collect(struct pagecache *pc, u64 start, u64 end, size_t
 	size_t cap = 0, n = 0;
 
 	mutex_lock(&pc->lock);
-	while (atomic_load(&pc->mapping_count) > cap) {
-		cap = atomic_load(&pc->mapping_count);
+	while (pc->registered > cap) {
+		cap = pc->registered;
 		mutex_unlock(&pc->lock);
 		free(v);
 		v = calloc(cap, sizeof(struct mapping *));
@@ -657,4 +667,25 @@ void pagecache_forget(struct pagecache *pc, u64 start, u64 end)
 	cut(pc, page_down(start), page_up_nofail(end));
 	mutex_unlock(&pc->lock);
 	invalidate(pc, page_down(start), page_up_nofail(end), true);
+}
+
+u64 pagecache_drop_clean(struct pagecache *pc)
+{
+	struct avl_node *n, *next;
+	u64 freed = 0;
+
+	mutex_lock(&pc->lock);
+	for (n = avl_first(&pc->extents); n; n = next) {
+		struct extent *e = ext(n);
+
+		next = avl_next(n);
+		if (e->dirty)
+			continue;
+		freed += e->end - e->start;
+		drop_extent(pc, e);
+	}
+	mutex_unlock(&pc->lock);
+	if (freed)
+		invalidate(pc, 0, UINT64_MAX & PAGE_MASK, false);
+	return freed;
 }

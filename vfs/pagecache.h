@@ -49,7 +49,8 @@ struct pagecache {
 	u64 size;	   /* of the file, as last seen */
 	u64 next, window;  /* where the last fill ended, and its size */
 	_Atomic u64 bytes; /* in extents; read anywhere */
-	_Atomic u32 mapping_count;
+	u32 registered;		    /* entries of mappings */
+	_Atomic u32 mapping_count;  /* users: mappings, and those behind proxies; without the lock */
 };
 
 int pagecache_new(struct inode *inode, const struct pagecache_ops *ops,
@@ -66,5 +67,8 @@ void pagecache_resized(struct pagecache *pc, u64 size);
 void pagecache_forget(struct pagecache *pc, u64 start, u64 end);
 /* Frees all pages if nobody maps the file and nobody is busy with the cache; bytes freed. */
 u64 pagecache_shrink(struct pagecache *pc);
+/* Frees the clean pages of a file that is mapped: guests fault them in again. Called without locks, for it
+ * waits for address spaces. Bytes that were dropped. */
+u64 pagecache_drop_clean(struct pagecache *pc);
 
 #endif

@@ -6,6 +6,7 @@
 #include "sentry/sys/syscall.h"
 #include "sentry/task/internal.h"
 #include "sentry/tty/tty.h"
+#include "vfs/hostfs.h"
 
 #include <linux/capability.h>
 #include <stdio.h>
@@ -56,6 +57,9 @@ static void serve_syscall(struct task *t, const struct platform_stop *stop)
 			      memory_order_relaxed);
 }
 
+#define FAULT_RECLAIMS 4
+#define FAULT_RECLAIM_SIZE (16UL << 20)
+
 static void out_of_memory(struct task *t, u64 addr)
 {
 	log_warn("out of memory: process %d (%s) killed (limit %llu MiB, fault at %#llx)", t->tg->tgid, t->comm,
@@ -71,6 +75,11 @@ static void serve_fault(struct task *t, const struct platform_stop *stop)
 
 	t->minflt++;
 	r = mm_fault(t->mm, stop->fault_addr, stop->access_write, stop->access_exec, &sig, &code);
+	if (r == 0)
+		return;
+	/* Before anybody is killed, mapped files give their clean pages back. */
+	for (int i = 0; r == -ENOMEM && i < FAULT_RECLAIMS && hostfs_reclaim_mapped(FAULT_RECLAIM_SIZE); i++)
+		r = mm_fault(t->mm, stop->fault_addr, stop->access_write, stop->access_exec, &sig, &code);
 	if (r == 0)
 		return;
 	if (r == -ENOMEM) {
