@@ -218,10 +218,10 @@ char **confine_hidden_paths(const struct run_config *config)
 {
 	size_t count = 0, cap = 16;
 	char **list = calloc(cap, sizeof(*list));
-	DIR *dir = config->rootfs ? NULL : opendir("/");
+	DIR *dir = list && !config->rootfs ? opendir("/") : NULL;
 	struct dirent *e;
 
-	while (list && dir && (e = readdir(dir))) {
+	while (dir && (e = readdir(dir))) {
 		char path[NAME_MAX + 2];
 		snprintf(path, sizeof(path), "/%s", e->d_name);
 		if (e->d_type == DT_LNK || strcmp(e->d_name, ".") == 0 ||

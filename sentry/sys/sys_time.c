@@ -78,7 +78,7 @@ static s64 sleep_until(struct task *t, u64 deadline, uaddr rem)
 s64 sys_nanosleep(struct task *t, const u64 a[6])
 {
 	struct timespec ts;
-	u64 deadline;
+	u64 deadline = 0;
 	int r = sys_timespec_in(t, ua(a[0]), &ts);
 
 	if (r == 0)
