@@ -207,7 +207,7 @@ static int reserve(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts,
 /* Fills a fresh range from the reader; memory-backed: straight into the mapping. */
 static int fill(struct pgalloc *p, struct mem_range r, const struct pgalloc_opts *opts)
 {
-	u64 pos = r.start, chunk_len;
+	u64 pos = r.start, chunk_len = 0;
 	char *bounce = NULL;
 	int err = 0;
 

@@ -8,7 +8,7 @@
 
 int control_init(struct control *c, size_t frame_size)
 {
-	void *base;
+	void *base = NULL;
 	int ret;
 
 	c->frame_size = page_up_nofail(frame_size);

@@ -116,7 +116,7 @@ static int zygote_attempt(struct platform *p, const struct platform_config *conf
 {
 	u64 hello = 0;
 	struct stub_boot boot;
-	struct stub_reply reply;
+	struct stub_reply reply = { 0 };
 	struct platform_vdso vdso;
 	int ret;
 
@@ -194,7 +194,7 @@ void zygote_stop(struct platform *p)
 int zygote_fork(struct platform *p, u32 slot, int done_fd)
 {
 	struct stub_fork request = { .slot = slot };
-	struct stub_reply reply;
+	struct stub_reply reply = { 0 };
 	int ret;
 
 	MUTEX_GUARD(&p->lock);

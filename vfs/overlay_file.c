@@ -303,7 +303,7 @@ static struct mapping **collect(struct ovl_inode *oi, u64 start, u64 end, size_t
 		mutex_lock(&oi->map_lock);
 	}
 	list_for_each(m, &oi->mappings, node)
-		if (m->start < end && start < m->end && m->tryget(m))
+		if (n < cap && m->start < end && start < m->end && m->tryget(m))
 			v[n++] = m;
 	mutex_unlock(&oi->map_lock);
 	*ret_count = n;
