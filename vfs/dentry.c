@@ -357,6 +357,11 @@ void dentry_delete(struct dentry *d)
 	cache_drop(d, true);
 }
 
+void dentry_forget(struct dentry *d)
+{
+	cache_drop(d, false);
+}
+
 static void rename_entry(struct dentry *d, struct dentry *parent, char *name, size_t len)
 {
 	if (name != d->inline_name && len < DENTRY_INLINE_NAME) {

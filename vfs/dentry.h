@@ -48,6 +48,8 @@ struct dentry *dentry_alloc(struct dentry *parent, const char *name, size_t len)
 void dentry_instantiate(struct dentry *d, struct inode *inode);
 /* The name is gone: d leaves the cache and counts as deleted. dir_lock held for write. */
 void dentry_delete(struct dentry *d);
+/* The file system says that d is not what it stands for any more (-ESTALE): the next lookup asks again. */
+void dentry_forget(struct dentry *d);
 /* Rename: d takes the place of (new_parent, name); what was there must be deleted already. 0 or -ENOMEM
  * with nothing changed. Both dir_locks held for write. */
 int dentry_move(struct dentry *d, struct dentry *new_parent, const char *name, size_t len);

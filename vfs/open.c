@@ -332,11 +332,18 @@ int vfs_open(const struct walk_context *w, const char *path, const struct open_h
 		return err;
 	if (h.flags & O_TMPFILE_BIT)
 		return open_tmpfile(w, path, &h, ret);
-	err = walk_init(&ws, w, path);
-	if (err)
-		return err;
-	err = open_walked(&ws, &h, ret);
-	walk_fini(&ws);
+	for (int tries = 0; tries < 2; tries++) {
+		err = walk_init(&ws, w, path);
+		if (err)
+			return err;
+		err = open_walked(&ws, &h, ret);
+		/* Replaced on the host behind a cached name: look it up once more. */
+		if (err == -ESTALE)
+			dentry_forget(ws.cur.dentry);
+		walk_fini(&ws);
+		if (err != -ESTALE)
+			break;
+	}
 	dcache_trim();
 	return err;
 }

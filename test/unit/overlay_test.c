@@ -417,6 +417,17 @@ static void test_tmpfile(void **state)
 	env_free(e);
 }
 
+/* A file that the host replaced behind our back is found again. */
+static void test_replaced(void **state)
+{
+	struct env *e = env_new(true);
+
+	assert_int_equal(stat_of(e, "/a/b/g", &(struct kstat){ 0 }), 0);
+	host(e, "echo new > a/b/tmp && mv a/b/tmp a/b/g");
+	expect_text(e, "/a/b/g", "new\n");
+	env_free(e);
+}
+
 /* The same tree without an overlay, writable: changes reach the host. */
 static void test_host_rw(void **state)
 {
@@ -453,7 +464,7 @@ int main(void)
 		cmocka_unit_test(test_links),	   cmocka_unit_test(test_rename),
 		cmocka_unit_test(test_remove),	   cmocka_unit_test(test_open_files),
 		cmocka_unit_test(test_attr),	   cmocka_unit_test(test_tmpfile),
-		cmocka_unit_test(test_host_rw),
+		cmocka_unit_test(test_host_rw),	   cmocka_unit_test(test_replaced),
 	};
 
 	umask(022);
