@@ -1,7 +1,9 @@
 #include "cli/cli.h"
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
 	const char *name;
@@ -36,8 +38,20 @@ static void print_usage(FILE *out)
 	fputs("\n`minisentry COMMAND --help` explains a command; `man minisentry` all of them.\n", out);
 }
 
+/*
+ * A standard descriptor that the caller closed must not become the number of one of our own files:
+ * the guest would get it. What takes its place fails reads and writes with EBADF, as a closed one does.
+ */
+static void fill_standard_fds(void)
+{
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+			_exit(125);
+}
+
 int main(int argc, char **argv)
 {
+	fill_standard_fds();
 	if (argc < 2) {
 		print_usage(stderr);
 		return 125;

@@ -1,5 +1,6 @@
 /* Options of `minisentry run`: the command line, and the same words in a --config file. */
 #include "cli/cli.h"
+#include "sentry/sys/syscall.h"
 #include <ctype.h>
 #include <getopt.h>
 #include <limits.h>
@@ -7,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define ENV_MAX 4096
@@ -226,11 +228,14 @@ static int add_env(struct gathered *g, const char *value)
 static int apply_files_option(struct gathered *g, int id, const char *v)
 {
 	struct run_config *c = g->config;
+	struct stat st;
 
 	switch (id) {
 	case OPT_ROOTFS:
 		c->rootfs = realpath(v, NULL);
-		return c->rootfs ? 0 : bad("rootfs", v, strerror(errno));
+		if (!c->rootfs)
+			return bad("rootfs", v, strerror(errno));
+		return stat(c->rootfs, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : bad("rootfs", v, "not a folder");
 	case OPT_OVERLAY: return set_overlay(c, v);
 	case OPT_RO: return add_mount(g, RUN_MOUNT_RO, "ro", v);
 	case OPT_RW: return add_mount(g, RUN_MOUNT_RW, "rw", v);
@@ -244,6 +249,25 @@ static int apply_files_option(struct gathered *g, int id, const char *v)
 	if (c->pass_fd_count == RUN_MAX_PASS_FDS)
 		return bad("pass-fd", v, "too many descriptors");
 	c->pass_fds[c->pass_fd_count++] = (int)fd;
+	return 0;
+}
+
+/* A mistyped name would match nothing, silently. */
+static int check_strace_names(const char *names)
+{
+	for (const char *p = names; *p;) {
+		size_t n = strcspn(p, ","), nr = 0;
+
+		while (nr < SYS_TABLE_SIZE && !(sys_table[nr].name && strlen(sys_table[nr].name) == n &&
+						memcmp(sys_table[nr].name, p, n) == 0))
+			nr++;
+		if (n > 0 && nr == SYS_TABLE_SIZE) {
+			cli_error("minisentry syscalls", "--strace %s: no system call is named \"%.*s\"",
+				  names, (int)n, p);
+			return -1;
+		}
+		p += n + (p[n] == ',');
+	}
 	return 0;
 }
 
@@ -272,10 +296,15 @@ static int apply_resource_option(struct gathered *g, int id, const char *v)
 		c->spin = strcmp(v, "auto") == 0;
 		return 0;
 	case OPT_STRACE:
+		if (v && check_strace_names(v) < 0)
+			return -1;
 		c->strace = true;
 		c->strace_filter = v ? strdup(v) : NULL;
 		return 0;
-	case OPT_STRACE_FILE: c->strace_file = strdup(v); return 0;
+	case OPT_STRACE_FILE:
+		c->strace = true;
+		c->strace_file = strdup(v);
+		return 0;
 	case OPT_LOG:
 		return log_level_parse(v, &c->log) < 0 ? bad("log", v, "expected error, warn, info or debug")
 						       : 0;

@@ -50,21 +50,42 @@ static char *read_text(const char *path)
 	return buf;
 }
 
-static void raise_limits(void)
-{
-	struct rlimit lim;
+/*
+ * The caller's limits are for its own files and memory. Ours are a few big sparse mappings of memory
+ * files and a few descriptors for each guest process, so each limit is raised as far as it goes, and
+ * one that is still below what an empty guest takes is reported by name.
+ */
+static const struct host_limit {
+	int resource;
+	u64 least;
+	const char *name;
+} host_limits[] = {
+	{ RLIMIT_NOFILE, 128, "open files (ulimit -n)" },
+	{ RLIMIT_FSIZE, RLIM_INFINITY, "the size of files (ulimit -f)" },
+	{ RLIMIT_AS, 5UL << 30, "address space (ulimit -v)" },
+};
 
-	if (getrlimit(RLIMIT_NOFILE, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
-		lim.rlim_cur = lim.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &lim);
+static int raise_limits(void)
+{
+	const struct rlimit no_core = { 0, 0 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(host_limits); i++) {
+		const struct host_limit *l = &host_limits[i];
+		struct rlimit lim;
+
+		if (getrlimit(l->resource, &lim) < 0)
+			continue;
+		if (lim.rlim_cur < lim.rlim_max) {
+			lim.rlim_cur = lim.rlim_max;
+			setrlimit(l->resource, &lim);
+		}
+		if (lim.rlim_cur < l->least)
+			return boot_error(0, "raising it or making it unlimited",
+					  "the caller's limit on %s is too low: %llu", l->name,
+					  (unsigned long long)lim.rlim_cur);
 	}
-	/* The sentry's own files are memory: a limit meant for the caller's files must not kill it. */
-	if (getrlimit(RLIMIT_FSIZE, &lim) == 0 && lim.rlim_cur < lim.rlim_max) {
-		lim.rlim_cur = lim.rlim_max;
-		setrlimit(RLIMIT_FSIZE, &lim);
-	}
-	lim = (struct rlimit){ 0, 0 };
-	setrlimit(RLIMIT_CORE, &lim);
+	setrlimit(RLIMIT_CORE, &no_core);
+	return 0;
 }
 
 /* Folder that holds a file source; its path is absolute and resolved. */
@@ -154,7 +175,9 @@ int boot_host_collect(struct run_config *config, struct confine_state *state, st
 	struct sysinfo si;
 	int err;
 
-	raise_limits();
+	err = raise_limits();
+	if (err < 0)
+		return err;
 	host.cpuinfo = read_text("/proc/cpuinfo");
 	if (sysinfo(&si) < 0)
 		return boot_error(-errno, NULL, "sysinfo");
