@@ -387,7 +387,7 @@ int dentry_move(struct dentry *d, struct dentry *new_parent, const char *name, s
 	copy[len] = '\0';
 	mutex_lock(&cache_lock);
 	there = hash_find(new_parent, name, len, name_hash(new_parent, name, len));
-	if (there == d)
+	if (there && there == d)
 		there = NULL;
 	if (there)
 		put_there = hash_remove(there);
