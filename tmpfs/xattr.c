@@ -36,7 +36,7 @@ static struct tmpfs_xattr **find_locked(struct tmpfs_inode *i, const char *name)
 	struct tmpfs_xattr **link = &i->xattrs;
 
 	mutex_assert_held(&i->inode.attr_lock);
-	while (*link && strcmp((*link)->name, name))
+	while (*link && strcmp((*link)->name, name) != 0)
 		link = &(*link)->next;
 	return link;
 }
