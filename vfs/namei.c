@@ -220,6 +220,14 @@ static int step(struct walk *ws, bool follow)
 		dentry_put(p.dentry);
 		return err;
 	}
+	if (!atomic_load(&p.dentry->mounted)) {
+		/* The common case stays on the mount. */
+		struct dentry *from = ws->cur.dentry;
+
+		ws->cur.dentry = p.dentry;
+		dentry_put(from);
+		return 0;
+	}
 	p.mnt = ws->cur.mnt;
 	if (p.mnt)
 		mount_get(p.mnt);
