@@ -169,6 +169,10 @@ int zygote_start(struct platform *p, const struct platform_config *config, char 
 		else if (ret < 0 && ret != -EAGAIN)
 			break;
 	}
+	if (ret == -ECONNRESET || ret == -EPIPE) { /* it could not move, and ended */
+		snprintf(reason, reason_size, "the stub's addresses are not free here (minisentry within minisentry?)");
+		return -EOPNOTSUPP;
+	}
 	if (ret < 0) {
 		snprintf(reason, reason_size, "cannot %s: %s", what, strerror(-ret));
 		return ret;
