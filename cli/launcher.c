@@ -71,7 +71,10 @@ static int wait_for_sentry(pid_t pid)
 	}
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
-	return cli_error("running it again with --log=debug; this is a defect of minisentry",
+	/* SIGSYS, SIGSEGV and the like are ours; only the host sends a SIGKILL. */
+	return cli_error(WTERMSIG(status) == SIGKILL ?
+				 "a smaller --memory, if the host ran out of memory (dmesg says so)" :
+				 "running it again with --log=debug; this is a defect of minisentry",
 			 "the sentry was killed by signal %d (%s)", WTERMSIG(status),
 			 strsignal(WTERMSIG(status)));
 }
