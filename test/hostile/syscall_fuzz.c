@@ -259,9 +259,12 @@ ATTACK(fuzz)
 
 	s->end_ms = now_ms() + 1000 * (seconds ? strtoull(seconds, NULL, 0) : 3);
 	/* Two at a time; each is given 3 s. */
+	int status;
+
 	for (uint64_t n = 0, since[2]; now_ms() < s->end_ms; usleep(500)) {
 		for (int i = 0; i < 2; i++) {
-			if (pid[i] > 0 && waitpid(pid[i], NULL, WNOHANG) == pid[i]) {
+			if (pid[i] > 0 && waitpid(pid[i], &status, WNOHANG) == pid[i] &&
+			    !WIFSTOPPED(status)) {
 				kill(-pid[i], SIGKILL);
 				pid[i] = 0;
 			} else if (pid[i] > 0 && now_ms() - since[i] > 3000) {

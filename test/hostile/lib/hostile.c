@@ -91,7 +91,8 @@ static bool wait_limited(pid_t pid, int limit_ms, int *ret_status)
 	bool ended;
 
 	for (;;) {
-		ended = waitpid(pid, ret_status, WNOHANG) == pid;
+		/* A child that has made us its tracer reports its stops, too. */
+		ended = waitpid(pid, ret_status, WNOHANG) == pid && !WIFSTOPPED(*ret_status);
 		if (ended || now_ms() >= end)
 			break;
 		if (p.fd < 0 || poll(&p, 1, (int)(end - now_ms()) + 1) > 0)
