@@ -62,7 +62,8 @@ static void report_layers(void)
 		row("root view", false, s.root_view_reason);
 	else
 		row("root view", true, "pivot_root into a read-only view of the system folders");
-	root = open("/usr", O_PATH | O_DIRECTORY);
+	/* What works on the view, if there is one: it has taken the place of the host's folders. */
+	root = open("/", O_PATH | O_DIRECTORY);
 	struct confine_path path = { root, false };
 	if (confine_landlock(&path, 1, &s) < 0)
 		row("Landlock", false, s.landlock_reason);
