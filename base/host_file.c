@@ -110,6 +110,13 @@ ssize_t host_readv_nowait(int fd, const struct iovec *iov, int count)
 	return n < 0 ? -errno : n;
 }
 
+ssize_t host_writev_nowait(int fd, const struct iovec *iov, int count)
+{
+	ssize_t n = pwritev2(fd, iov, count, -1, RWF_NOWAIT);
+
+	return n < 0 ? -errno : n;
+}
+
 s64 host_lseek(int fd, s64 offset, int whence)
 {
 	return RETRY(lseek(fd, offset, whence));

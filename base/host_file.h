@@ -39,6 +39,8 @@ ssize_t host_readv(int fd, const struct iovec *iov, int count);
 ssize_t host_writev(int fd, const struct iovec *iov, int count);
 /* readv that never waits: -EAGAIN; -EOPNOTSUPP where the host's file cannot tell. */
 ssize_t host_readv_nowait(int fd, const struct iovec *iov, int count);
+/* writev that never waits: short, or -EAGAIN; -EOPNOTSUPP likewise. */
+ssize_t host_writev_nowait(int fd, const struct iovec *iov, int count);
 s64 host_lseek(int fd, s64 offset, int whence);
 
 int host_ftruncate(int fd, u64 size);

@@ -154,6 +154,12 @@ static int to_iov(const struct kiov *k, size_t limit, struct iovec *iov)
 	return n;
 }
 
+/* What the host says when it cannot promise not to wait for this kind of file. */
+static bool cannot_tell(ssize_t err)
+{
+	return err == -EOPNOTSUPP || err == -EINVAL || err == -ENOSYS || err == -ESPIPE;
+}
+
 static ssize_t stream_read(struct file *f, struct kiov *dst, u64 offset, int flags)
 {
 	struct iovec iov[IOV_BATCH];
@@ -163,7 +169,7 @@ static ssize_t stream_read(struct file *f, struct kiov *dst, u64 offset, int fla
 	if (!count)
 		return 0;
 	n = host_readv_nowait(fd_of(f), iov, count);
-	if (n == -EOPNOTSUPP || n == -EINVAL || n == -ENOSYS || n == -ESPIPE) {
+	if (cannot_tell(n)) {
 		if (!ready(fd_of(f), POLLIN | POLLRDHUP))
 			return -EAGAIN;
 		n = host_readv(fd_of(f), iov, count);
@@ -175,18 +181,25 @@ static ssize_t stream_read(struct file *f, struct kiov *dst, u64 offset, int fla
 	return n;
 }
 
-static ssize_t stream_write(struct file *f, struct kiov *src, u64 offset, int flags)
+static ssize_t write_some(int fd, const struct kiov *src)
 {
 	struct iovec iov[IOV_BATCH];
+	ssize_t n = host_writev_nowait(fd, iov, to_iov(src, SIZE_MAX, iov));
+
+	if (!cannot_tell(n))
+		return n;
+	if (!ready(fd, POLLOUT))
+		return -EAGAIN;
+	return host_writev(fd, iov, to_iov(src, WRITE_PIECE, iov));
+}
+
+static ssize_t stream_write(struct file *f, struct kiov *src, u64 offset, int flags)
+{
 	ssize_t done = 0;
 
 	while (src->remaining) {
-		int count = to_iov(src, WRITE_PIECE, iov);
-		ssize_t n;
+		ssize_t n = write_some(fd_of(f), src);
 
-		if (!ready(fd_of(f), POLLOUT))
-			return done ? done : -EAGAIN;
-		n = host_writev(fd_of(f), iov, count);
 		if (n == -EINTR)
 			n = -EAGAIN;
 		if (n <= 0)
