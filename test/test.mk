@@ -20,7 +20,7 @@ $(BUILD)/test/conformance/%: test/conformance/%.c test/conformance/lib/conf.c te
 	@mkdir -p $(@D)
 	$(CC) -std=gnu17 -O1 -g $(WARN) $(CONF_WARN) -I. -Itest/conformance -o $@ $< test/conformance/lib/conf.c -lpthread -lrt -lutil
 conformance-programs: $(CONF_BINS)
-test-programs: conformance-programs $(addprefix $(BUILD)/test/unit/,$(UNIT))
+test-programs: conformance-programs hostile-programs $(addprefix $(BUILD)/test/unit/,$(UNIT))
 .PHONY: conformance-programs test-programs
 
 # Hostile guests: test/hostile/NAME.c, named attacks; keeper watches minisentry from outside.
@@ -46,3 +46,14 @@ fuzz-hostile: $(BUILD)/minisentry hostile-programs
 	for p in seccomp ptrace; do HOSTILE_FULL=1 LIMIT=600 SEED=$$(date +%s) FUZZ_SECONDS=$(FUZZ_SECONDS) SENTRY=$(BUILD)/minisentry \
 		PLATFORM=$$p BUILD=$(BUILD) test/hostile/run || exit 1; done
 .PHONY: fuzz-hostile
+
+# Guests that do random things, from a fresh folder (they leave socket nodes in it).
+FUZZ := $(patsubst test/fuzz/%.c,$(BUILD)/test/fuzz/%,$(wildcard test/fuzz/*.c))
+$(BUILD)/test/fuzz/%: test/fuzz/%.c
+	@mkdir -p $(@D)
+	$(CC) -std=gnu17 -O1 -g $(WARN) $(CONF_WARN) -I. -o $@ $< -lpthread
+fuzz: fuzz-hostile $(FUZZ)
+	for p in seccomp ptrace; do for f in $(FUZZ); do \
+		$(BUILD)/minisentry run --platform=$$p --ro $(abspath $(BUILD)):/fuzz --chdir /tmp -- \
+			/fuzz/test/fuzz/$$(basename $$f) $$(date +%s) 20000 || exit 1; done; done
+.PHONY: fuzz
