@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define RELAY_BUFFER 4096
 #define RELAY_WRITE_MAX 256 /* a write of this size does not block after POLLOUT, even on a blocking fd */
@@ -19,6 +20,7 @@ struct host_tty {
 	struct tty *tty; /* a reference */
 	int host_fd;	 /* borrowed */
 	bool nonblocking; /* host_fd is our own open file description */
+	bool piped;	  /* standard output is no terminal: its reader may well write to ours */
 	int event_fd;	 /* wakes the relay thread */
 	pthread_t thread;
 	struct waiter waiter;
@@ -96,7 +98,9 @@ static void set_raw(struct host_tty *h)
 	struct host_term_settings raw = saved;
 
 	raw.iflag &= ~(u32)(IGNBRK | BRKINT | PARMRK | ISTRIP | INLCR | IGNCR | ICRNL | IXON | IXOFF);
-	raw.oflag &= ~(u32)OPOST;
+	/* `minisentry run ... | tee log`: tee's lines still want their carriage returns, and a second one does no harm. */
+	if (!h->piped)
+		raw.oflag &= ~(u32)OPOST;
 	raw.lflag &= ~(u32)(ECHO | ECHONL | ICANON | ISIG | IEXTEN);
 	raw.cflag = (raw.cflag & ~(u32)(CSIZE | PARENB)) | CS8;
 	raw.keys[VMIN] = 1;
@@ -254,6 +258,7 @@ int host_tty_reopen(int fd)
 
 int host_tty_start(struct kernel *k, int host_fd, const struct cred *cred, struct host_tty **ret)
 {
+	struct host_term_settings out;
 	struct host_tty *h;
 	int err = host_term_get(host_fd, &saved);
 
@@ -265,6 +270,7 @@ int host_tty_start(struct kernel *k, int host_fd, const struct cred *cred, struc
 	h->kernel = k;
 	h->host_fd = host_fd;
 	h->nonblocking = host_term_nonblocking(host_fd);
+	h->piped = host_term_get(STDOUT_FILENO, &out) != 0;
 	h->event_fd = host_eventfd();
 	err = h->event_fd < 0 ? h->event_fd : tty_new(k, cred, &h->tty);
 	if (err)
