@@ -388,7 +388,7 @@ int mm_store32(struct mm *mm, uaddr addr, u32 value)
 	struct span s;
 	int err = word_lock(mm, addr, HOW_WRITE, &s);
 
-	if (err < 0)
+	if (err)
 		return err;
 	err = safe_store32(s.ptr, value);
 	mutex_unlock(&mm->active_lock);
@@ -400,7 +400,7 @@ int mm_cmpxchg32(struct mm *mm, uaddr addr, u32 expected, u32 desired, u32 *ret_
 	struct span s;
 	int err = word_lock(mm, addr, HOW_WRITE, &s);
 
-	if (err < 0)
+	if (err)
 		return err;
 	err = safe_cmpxchg32(s.ptr, expected, desired, ret_old);
 	mutex_unlock(&mm->active_lock);

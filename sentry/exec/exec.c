@@ -69,7 +69,7 @@ static int open_program(const struct walk_context *w, const char *path, u32 walk
 	if (r == 0)
 		r = open_path(&p, w->cred, &f);
 	path_put(&p);
-	if (r < 0)
+	if (r)
 		return r;
 	r = inode_deny_write(f->inode);
 	if (r < 0) {

@@ -229,7 +229,7 @@ int exec_map_images(struct exec *e, struct exec_layout *l)
 		r = program_bias(e, l, &plan, &bias);
 	if (r == 0)
 		r = map_image(e, &e->main, bias);
-	if (r < 0)
+	if (r)
 		return r;
 	l->program_entry = l->entry = bias + e->main.header.e_entry;
 	l->phdr = plan.phdr ? bias + plan.phdr : 0;

@@ -350,7 +350,7 @@ static int start_guest(struct boot *b)
 	err = load_program(b, &w, &prog);
 	path_put(&root);
 	path_put(&cwd);
-	if (err < 0)
+	if (err)
 		return exit_code_of_error(err);
 	b->kernel.console = b->tty ? host_tty_tty(b->tty) : NULL;
 	err = task_spawn_init(&b->kernel, prog.mm, fs, fds, ns, prog.cred, &prog.regs, prog.comm, &init);

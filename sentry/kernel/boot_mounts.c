@@ -252,7 +252,7 @@ static int mount_asked(struct mount_builder *b, const struct run_mount *m)
 
 	if (m->kind == RUN_MOUNT_TMPFS) {
 		err = new_tmpfs(b, b->kernel->memory, m->size, 01777, "tmpfs", false, &sb);
-		if (err < 0)
+		if (err)
 			return err;
 		return mount_at(b, m->destination, sb, MS_NOSUID | MS_NODEV);
 	}
@@ -277,7 +277,7 @@ static int mount_root(struct mount_builder *b, const struct boot_host *host, str
 		err = new_hostfs(b, host->root_fd, false, true, "root", NULL, &sb);
 	else
 		err = new_overlay(b, host->root_fd, host->hidden, store, "root", &sb);
-	if (err < 0)
+	if (err)
 		return boot_error(err, NULL, "cannot make the guest's root");
 	err = mount_ns_new(sb, 0, &b->ns);
 	superblock_put(sb);

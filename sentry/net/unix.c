@@ -186,7 +186,7 @@ int unix_find(struct socket *s, struct task *t, const struct sockaddr_storage *a
 	}
 	path_of(addr, len, path);
 	err = path_find(s, t, path, &found);
-	if (err < 0)
+	if (err)
 		return err;
 	if (found->type != s->type) {
 		socket_put(found);

@@ -54,7 +54,7 @@ static s64 open_at(struct task *t, int dirfd, uaddr path, u32 flags, u32 mode, u
 		if (err < 0)
 			file_put(f);
 	}
-	if (err < 0) {
+	if (err) {
 		fd_release_reserved(t->fds, fd);
 		return err;
 	}

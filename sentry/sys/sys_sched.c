@@ -150,7 +150,7 @@ s64 sys_sched_setparam(struct task *t, const u64 a[6])
 	r = copy_in(t, &priority, ua(a[1]), sizeof(priority));
 	if (r == 0)
 		r = target_get(t, (int)a[0], &target);
-	if (r < 0)
+	if (r)
 		return r;
 	c.policy = target->sched_policy;
 	c.flags = target->misc.sched_flags;
