@@ -191,6 +191,16 @@ def test_terminal_restored():
     assert termios.tcgetattr(slave) == before
 
 
+def test_pipeline_keeps_carriage_returns():
+    # what cat writes while the terminal is still the sandbox's
+    t = Terminal(["/bin/sh", "-c", f"'{SENTRY}' run --platform={PLATFORM} -- sh -c 'echo one; read x; echo $x' | cat"])
+    t.expect("one\r\n")
+    t.send("two\r")
+    t.expect("two\r+\n")
+    t.expect("two\r\n")
+    assert t.wait() == 0
+
+
 def main():
     for name, fn in sorted(globals().items()):
         if not name.startswith("test_"):
