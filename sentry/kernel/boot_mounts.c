@@ -48,14 +48,17 @@ static int new_hostfs(struct mount_builder *b, int fd, bool read_only, bool shar
 		      const char *source, char **hidden, struct superblock **ret)
 {
 	static struct vfs_memory_ops memory = { .allocate = cache_allocate };
+	/* The caller's files are the guest user's; but root's system files stay root's when root
+	 * runs a guest as somebody else. */
+	bool keep = read_only && b->config->host_uid == 0;
 	struct hostfs_options o = {
 		.root_fd = dup(fd),
 		.read_only = read_only,
 		.shared = shared,
 		.host_uid = b->config->host_uid,
 		.host_gid = b->config->host_gid,
-		.guest_uid = b->config->uid,
-		.guest_gid = b->config->gid,
+		.guest_uid = keep ? 0 : b->config->uid,
+		.guest_gid = keep ? b->config->host_gid : b->config->gid,
 		.source = source,
 		.memory = &memory,
 		.hidden = (const char *const *)hidden,
