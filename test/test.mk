@@ -14,7 +14,7 @@ $(foreach u,$(UNIT),$(eval $(call unit_rule,$(u))))
 # Conformance: test/conformance/FAMILY.c, plain programs; the same binary runs natively and inside.
 CONF := $(patsubst test/conformance/%.c,%,$(wildcard test/conformance/*.c))
 # Bad pointers and counts are what the cases are about.
-CONF_WARN := -Wno-unknown-warning-option -Wno-stringop-overread -Wno-stringop-overflow -Wno-nonnull -Wno-array-bounds
+CONF_WARN := -Wno-unknown-warning-option -Wno-unused-but-set-variable -Wno-stringop-overread -Wno-stringop-overflow -Wno-nonnull -Wno-array-bounds
 CONF_BINS := $(addprefix $(BUILD)/test/conformance/,$(CONF))
 $(BUILD)/test/conformance/%: test/conformance/%.c test/conformance/lib/conf.c test/conformance/conf.h
 	@mkdir -p $(@D)
