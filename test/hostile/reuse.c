@@ -227,7 +227,7 @@ static void snapshot_must_hold(void)
 				       (unsigned long)first[i], (unsigned long)counter->words[i][0]);
 		if (round == 10)
 			for (size_t i = 0; i < PAGES; i++)
-				first[i] = counter->words[i][0] = MARK;
+				counter->words[i][0] = first[i] = MARK;
 		sched_yield();
 	}
 }
