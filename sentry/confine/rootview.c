@@ -214,30 +214,51 @@ static bool visible_entry(const char *path, const struct run_config *config)
 	return !config;
 }
 
+/* Appends a copy of name. False: no memory (the list stays valid). */
+static bool append_name(char ***list, size_t *count, size_t *cap, const char *name)
+{
+	if (*count + 2 > *cap) {
+		char **more = realloc(*list, 2 * *cap * sizeof(*more));
+
+		if (!more)
+			return false;
+		*list = more;
+		*cap *= 2;
+	}
+	(*list)[*count] = strdup(name);
+	if (!(*list)[*count])
+		return false;
+	(*list)[++*count] = NULL;
+	return true;
+}
+
+/* A list that is not complete would show what must be hidden: NULL then. */
 char **confine_hidden_paths(const struct run_config *config)
 {
 	size_t count = 0, cap = 16;
 	char **list = calloc(cap, sizeof(*list));
-	DIR *dir = list && !config->rootfs ? opendir("/") : NULL;
+	bool ok = list != NULL;
 	struct dirent *e;
+	DIR *dir;
 
-	while (dir && (e = readdir(dir))) {
+	if (!ok || config->rootfs)
+		return list;
+	dir = opendir("/");
+	ok = dir != NULL;
+	while (ok && (e = readdir(dir))) {
 		char path[NAME_MAX + 2];
+
 		snprintf(path, sizeof(path), "/%s", e->d_name);
-		if (e->d_type == DT_LNK || strcmp(e->d_name, ".") == 0 ||
-		    strcmp(e->d_name, "..") == 0 || visible_entry(path, config))
-			continue;
-		if (count + 2 > cap) {
-			char **more = realloc(list, 2 * cap * sizeof(*list));
-			if (!more)
-				break;
-			list = more;
-			cap *= 2;
-		}
-		list[count++] = strdup(e->d_name);
-		list[count] = NULL;
+		if (e->d_type != DT_LNK && strcmp(e->d_name, ".") != 0 &&
+		    strcmp(e->d_name, "..") != 0 && !visible_entry(path, config))
+			ok = append_name(&list, &count, &cap, e->d_name);
 	}
 	if (dir)
 		closedir(dir);
-	return list;
+	if (ok)
+		return list;
+	for (size_t i = 0; i < count; i++)
+		free(list[i]);
+	free(list);
+	return NULL;
 }
