@@ -11,7 +11,6 @@ wait $p
 echo "background $?"
 for i in 1 2 3 4 5; do (exit $i) & done
 wait
-echo "jobs: $(jobs | wc -l)"
 diff <(printf 'a\nb\n') <(printf 'a\nc\n')
 echo "pipe: $(false | true; echo ${PIPESTATUS[0]}${PIPESTATUS[1]})"
 set -o pipefail
