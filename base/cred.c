@@ -26,7 +26,8 @@ struct cred *cred_dup(const struct cred *from)
 	if (!c)
 		return NULL;
 	/* all but the count, which others change meanwhile */
-	memcpy((char *)c + sizeof(c->refs), (const char *)from + sizeof(c->refs), sizeof(*c) - sizeof(c->refs));
+	memcpy((char *)c + sizeof(c->refs), (const char *)from + sizeof(c->refs),
+	       sizeof(*c) - sizeof(c->refs));
 	refs_init(&c->refs, "cred");
 	c->groups = NULL;
 	c->group_count = 0;

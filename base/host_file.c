@@ -13,13 +13,13 @@
 #endif
 
 /* Runs a call again while a signal interrupts it. */
-#define RETRY(call)                                                                      \
-	({                                                                               \
-		long retry_r_;                                                           \
-		do                                                                       \
-			retry_r_ = (long)(call);                                         \
-		while (retry_r_ < 0 && errno == EINTR);                                  \
-		retry_r_ < 0 ? -(long)errno : retry_r_;                                  \
+#define RETRY(call)                                                                                \
+	({                                                                                         \
+		long retry_r_;                                                                     \
+		do                                                                                 \
+			retry_r_ = (long)(call);                                                   \
+		while (retry_r_ < 0 && errno == EINTR);                                            \
+		retry_r_ < 0 ? -(long)errno : retry_r_;                                            \
 	})
 
 int host_openat(int dir_fd, const char *name, int flags, u32 mode)

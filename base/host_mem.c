@@ -75,7 +75,8 @@ ssize_t host_mem_pwrite(int fd, const void *src, size_t len, u64 offset)
 	size_t done = 0;
 
 	while (done < len) {
-		ssize_t n = pwrite(fd, (const char *)src + done, len - done, (off_t)(offset + done));
+		ssize_t n =
+			pwrite(fd, (const char *)src + done, len - done, (off_t)(offset + done));
 
 		if (n < 0 && errno == EINTR)
 			continue;

@@ -87,7 +87,8 @@ static void place_fds(int image_fd, const int *fds, size_t count, int *ret_image
 		close(fd);
 	if (syscall(SYS_close_range, BASE, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */) < 0) {
 		struct rlimit rl;
-		int max = getrlimit(RLIMIT_NOFILE, &rl) == 0 ? (int)MIN(rl.rlim_cur, 1 << 20) : 65536;
+		int max =
+			getrlimit(RLIMIT_NOFILE, &rl) == 0 ? (int)MIN(rl.rlim_cur, 1 << 20) : 65536;
 
 		for (int fd = BASE; fd < max; fd++)
 			fcntl(fd, F_SETFD, FD_CLOEXEC);

@@ -34,7 +34,9 @@ int host_futex_wait_until(_Atomic u32 *word, u32 expected, u64 deadline_ns)
 
 int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size)
 {
-	static const int own_faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT };
+	static const int own_faults[] = {
+		SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT
+	};
 	sigset_t all, old;
 	pthread_attr_t attr;
 	pthread_t thread;
@@ -71,7 +73,8 @@ static u64 number_in(const char *path)
 
 u64 host_task_room(void)
 {
-	static const char *const files[] = { "/proc/sys/kernel/threads-max", "/proc/sys/kernel/pid_max",
+	static const char *const files[] = { "/proc/sys/kernel/threads-max",
+					     "/proc/sys/kernel/pid_max",
 					     "/sys/fs/cgroup/pids.max" };
 	struct rlimit r;
 	u64 room = UINT64_MAX;

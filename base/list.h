@@ -13,7 +13,10 @@ struct list {
 	struct list *next, *prev;
 };
 
-#define LIST_INIT(name) { &(name), &(name) }
+#define LIST_INIT(name)                                                                            \
+	{                                                                                          \
+		&(name), &(name)                                                                   \
+	}
 
 static inline void list_init(struct list *l)
 {
@@ -53,14 +56,13 @@ static inline void list_del(struct list *n)
 
 #define list_entry(p, type, member) container_of(p, type, member)
 #define list_first(head, type, member) list_entry((head)->next, type, member)
-#define list_for_each(pos, head, member)                                                 \
-	for (pos = list_entry((head)->next, __typeof__(*pos), member);                   \
-	     &pos->member != (head);                                                     \
+#define list_for_each(pos, head, member)                                                           \
+	for (pos = list_entry((head)->next, __typeof__(*pos), member); &pos->member != (head);     \
 	     pos = list_entry(pos->member.next, __typeof__(*pos), member))
-#define list_for_each_safe(pos, tmp, head, member)                                       \
-	for (pos = list_entry((head)->next, __typeof__(*pos), member),                   \
-	    tmp = list_entry(pos->member.next, __typeof__(*pos), member);                \
-	     &pos->member != (head);                                                     \
+#define list_for_each_safe(pos, tmp, head, member)                                                 \
+	for (pos = list_entry((head)->next, __typeof__(*pos), member),                             \
+	    tmp = list_entry(pos->member.next, __typeof__(*pos), member);                          \
+	     &pos->member != (head);                                                               \
 	     pos = tmp, tmp = list_entry(tmp->member.next, __typeof__(*pos), member))
 
 #endif

@@ -96,7 +96,7 @@ bool mutex_trylock(struct mutex *m)
 {
 	if (pthread_mutex_trylock(&m->m) != 0)
 		return false;
-	/* A trylock cannot deadlock, so any order is allowed. */
+		/* A trylock cannot deadlock, so any order is allowed. */
 #ifdef MINISENTRY_DEBUG
 	ASSERT(held_count < MAX_HELD);
 	held[held_count++] = (struct held){ m, m->rank, m->name };

@@ -20,10 +20,10 @@ void log_init(int fd, enum log_level threshold);
 int log_level_parse(const char *name, enum log_level *ret_level);
 void log_write(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-#define LOG(level, ...)                                                                  \
-	do {                                                                             \
-		if ((level) <= log_threshold)                                            \
-			log_write((level), __VA_ARGS__);                                 \
+#define LOG(level, ...)                                                                            \
+	do {                                                                                       \
+		if ((level) <= log_threshold)                                                      \
+			log_write((level), __VA_ARGS__);                                           \
 	} while (0)
 #define log_error(...) LOG(LOG_ERROR, __VA_ARGS__)
 #define log_warn(...) LOG(LOG_WARN, __VA_ARGS__)
@@ -37,10 +37,10 @@ void log_write(enum log_level level, const char *fmt, ...) __attribute__((format
 _Noreturn void panic_at(const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 #define PANIC(...) panic_at(__FILE__, __LINE__, __VA_ARGS__)
-#define ASSERT(cond)                                                                     \
-	do {                                                                             \
-		if (__builtin_expect(!(cond), 0))                                        \
-			panic_at(__FILE__, __LINE__, "invariant broken: %s", #cond);     \
+#define ASSERT(cond)                                                                               \
+	do {                                                                                       \
+		if (__builtin_expect(!(cond), 0))                                                  \
+			panic_at(__FILE__, __LINE__, "invariant broken: %s", #cond);               \
 	} while (0)
 
 #endif

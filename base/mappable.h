@@ -20,12 +20,12 @@ struct mappable;
 
 /* One address space's interest in a range of a mappable: a vma's registration. */
 struct mapping {
-	struct list node;      /* the mappable's, protected by its own lock */
-	u64 start, end;	       /* bytes of the mappable */
-	bool shared;	       /* MAP_SHARED */
-	bool writable;	       /* MAP_SHARED and may become PROT_WRITE (counts for seals, ETXTBSY) */
-	bool proxy;	       /* stands for the mappings of a mappable on top of this one (an overlay's):
-				  told of changes, but not a user by itself, see mappable_ops.use */
+	struct list node; /* the mappable's, protected by its own lock */
+	u64 start, end;	  /* bytes of the mappable */
+	bool shared;	  /* MAP_SHARED */
+	bool writable;	  /* MAP_SHARED and may become PROT_WRITE (counts for seals, ETXTBSY) */
+	bool proxy; /* stands for the mappings of a mappable on top of this one (an overlay's):
+		       told of changes, but not a user by itself, see mappable_ops.use */
 	/*
 	 * The mappable's pages [start, end) are gone or changed: the mm drops its
 	 * pmas of that range. With `private_too`, also private copies
@@ -72,7 +72,8 @@ struct mappable_ops {
 	void (*use)(struct mappable *m, int delta);
 	/* msync: writes dirty pages of the range to where they belong. May be NULL. */
 	int (*sync)(struct mappable *m, u64 start, u64 end);
-	/* madvise(MADV_REMOVE): frees [start, end) as fallocate(PUNCH_HOLE). May be NULL: -EOPNOTSUPP. */
+	/* madvise(MADV_REMOVE): frees [start, end) as fallocate(PUNCH_HOLE). May be NULL:
+	 * -EOPNOTSUPP. */
 	int (*punch)(struct mappable *m, u64 start, u64 end);
 	/* For /proc/PID/maps. */
 	void (*identify)(struct mappable *m, u32 *ret_dev_major, u32 *ret_dev_minor, u64 *ret_ino);

@@ -38,8 +38,8 @@ struct memfile_ops {
 
 struct memfile {
 	const struct memfile_ops *ops;
-	int host_fd;	 /* immutable; what stubs map */
-	int stub_slot;	 /* immutable; which of the stub's descriptors it is, see platform.h */
+	int host_fd;	  /* immutable; what stubs map */
+	int stub_slot;	  /* immutable; which of the stub's descriptors it is, see platform.h */
 	bool disk_backed; /* immutable */
 };
 

@@ -21,7 +21,8 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 		uc->uc_mcontext.gregs[REG_RIP] = (greg_t)safecopy_asm_word_fault;
 		return;
 	}
-	/* The sentry's own mistake: die by the default action, with the fault's address in the core. */
+	/* The sentry's own mistake: die by the default action, with the fault's address in the
+	 * core. */
 	signal(sig, SIG_DFL);
 }
 

@@ -12,14 +12,16 @@ static void swap(u8 *a, u8 *b, size_t size)
 }
 
 /* Heap sort: lets element i sink to its place among the first `count`. */
-static void sink(u8 *base, size_t i, size_t count, size_t size, int (*compare)(const void *, const void *))
+static void sink(u8 *base, size_t i, size_t count, size_t size,
+		 int (*compare)(const void *, const void *))
 {
 	for (;;) {
 		size_t child = 2 * i + 1;
 
 		if (child >= count)
 			return;
-		if (child + 1 < count && compare(base + child * size, base + (child + 1) * size) < 0)
+		if (child + 1 < count &&
+		    compare(base + child * size, base + (child + 1) * size) < 0)
 			child++;
 		if (compare(base + i * size, base + child * size) >= 0)
 			return;

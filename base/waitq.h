@@ -33,10 +33,10 @@ struct waitq {
 };
 
 struct waiter {
-	struct list node; /* protected by queue->lock */
-	struct waitq *queue;  /* NULL when not queued: set it so before first use */
-	u32 events;	 /* immutable while queued */
-	bool exclusive;	 /* wake at most one exclusive waiter per wake */
+	struct list node;    /* protected by queue->lock */
+	struct waitq *queue; /* NULL when not queued: set it so before first use */
+	u32 events;	     /* immutable while queued */
+	bool exclusive;	     /* wake at most one exclusive waiter per wake */
 	waiter_fn *fn;
 	void *arg;
 };
@@ -49,7 +49,8 @@ void waitq_add(struct waitq *q, struct waiter *w);
 void waitq_remove(struct waiter *w);
 /* EPOLLERR and EPOLLHUP reach every waiter whatever its mask. */
 void waitq_wake(struct waitq *q, u32 events);
-/* The same from within a callback of another queue, for epoll: the caller keeps the order acyclic. */
+/* The same from within a callback of another queue, for epoll: the caller keeps the order acyclic.
+ */
 void waitq_wake_nested(struct waitq *q, u32 events);
 
 #endif

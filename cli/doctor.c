@@ -52,7 +52,9 @@ static void report_layers(void)
 	}
 	const char *why = s.ns_reason[0] ? s.ns_reason : "not granted together with the others";
 	row("user namespace", s.user_ns || s.mount_ns,
-	    s.user_ns ? "own ids only" : s.mount_ns ? "not needed: the caller is privileged" : why);
+	    s.user_ns	 ? "own ids only"
+	    : s.mount_ns ? "not needed: the caller is privileged"
+			 : why);
 	row("mount namespace", s.mount_ns, s.mount_ns ? "" : why);
 	row("PID namespace", s.pid_ns, s.pid_ns ? "" : why);
 	row("network namespace", s.net_ns, s.net_ns ? "no host network" : why);
@@ -72,7 +74,8 @@ static void report_layers(void)
 	int err = confine_drop_caps(&s);
 	row("no capabilities", err == 0, err == 0 ? "all dropped, no_new_privs" : strerror(-err));
 	err = confine_load_filter(PLATFORM_PTRACE, &s);
-	row("sentry seccomp filter", err == 0, err == 0 ? "allowlist, kill on violation" : strerror(-err));
+	row("sentry seccomp filter", err == 0,
+	    err == 0 ? "allowlist, kill on violation" : strerror(-err));
 	fflush(stdout);
 	_exit(0);
 }
@@ -93,7 +96,8 @@ int cli_doctor(int argc, char **argv)
 {
 	if (argc > 1) {
 		bool help = strcmp(argv[1], "--help") == 0;
-		fputs("Usage: minisentry doctor\nReports what works on this machine; exit code 1 when no platform does.\n",
+		fputs("Usage: minisentry doctor\nReports what works on this machine; exit code 1 "
+		      "when no platform does.\n",
 		      help ? stdout : stderr);
 		return help ? 0 : 125;
 	}

@@ -14,7 +14,8 @@
 #include <termios.h>
 #include <unistd.h>
 
-static const int forwarded[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGWINCH, SIGUSR1, SIGCONT, SIGALRM };
+static const int forwarded[] = { SIGTERM,  SIGINT,  SIGHUP,  SIGQUIT,
+				 SIGWINCH, SIGUSR1, SIGCONT, SIGALRM };
 
 static void block_all(sigset_t *old)
 {
@@ -35,7 +36,8 @@ _Noreturn static void run_sentry(struct run_config *config, struct confine_state
 	int code;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* In a new PID namespace the parent is 0 by definition; otherwise it must still be there. */
+	/* In a new PID namespace the parent is 0 by definition; otherwise it must still be there.
+	 */
 	if (!state->pid_ns && getppid() != launcher)
 		_exit(EXIT_OURS);
 	sigprocmask(SIG_SETMASK, old, NULL);
@@ -72,11 +74,12 @@ static int wait_for_sentry(pid_t pid)
 	if (WIFEXITED(status))
 		return WEXITSTATUS(status);
 	/* SIGSYS, SIGSEGV and the like are ours; only the host sends a SIGKILL. */
-	return cli_error(WTERMSIG(status) == SIGKILL ?
-				 "a smaller --memory, if the host ran out of memory (dmesg says so)" :
-				 "running it again with --log=debug; this is a defect of minisentry",
-			 "the sentry was killed by signal %d (%s)", WTERMSIG(status),
-			 strsignal(WTERMSIG(status)));
+	return cli_error(
+		WTERMSIG(status) == SIGKILL
+			? "a smaller --memory, if the host ran out of memory (dmesg says so)"
+			: "running it again with --log=debug; this is a defect of minisentry",
+		"the sentry was killed by signal %d (%s)", WTERMSIG(status),
+		strsignal(WTERMSIG(status)));
 }
 
 int launcher_run(struct run_config *config, bool (*on_start)(pid_t sentry, void *arg), void *arg)

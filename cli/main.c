@@ -35,17 +35,20 @@ static void print_usage(FILE *out)
 	fputs("Usage: minisentry COMMAND [OPTIONS] [-- PROGRAM [ARGS]]\n\n", out);
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].text);
-	fputs("\n`minisentry COMMAND --help` explains a command; `man minisentry` all of them.\n", out);
+	fputs("\n`minisentry COMMAND --help` explains a command; `man minisentry` all of them.\n",
+	      out);
 }
 
 /*
  * A standard descriptor that the caller closed must not become the number of one of our own files:
- * the guest would get it. What takes its place fails reads and writes with EBADF, as a closed one does.
+ * the guest would get it. What takes its place fails reads and writes with EBADF, as a closed one
+ * does.
  */
 static void fill_standard_fds(void)
 {
 	for (int fd = 0; fd < 3; fd++)
-		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
 			_exit(125);
 }
 

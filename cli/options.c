@@ -32,7 +32,8 @@ static const char help_text[] =
 	"\n"
 	"Files\n"
 	"  --rootfs DIR            use DIR as the root instead of a view of the host's /\n"
-	"  --overlay KIND          where the guest's changes to the root go: memory (default, gone\n"
+	"  --overlay KIND          where the guest's changes to the root go: memory (default, "
+	"gone\n"
 	"                          at the end), self (an unlinked file beside the root), dir=PATH\n"
 	"                          (an unlinked file in PATH), none (they reach the host)\n"
 	"  --ro SRC[:DST]          show the host's SRC at DST (or at SRC), read-only\n"
@@ -66,10 +67,30 @@ static const char help_text[] =
 	"126 not executable, 125 minisentry itself failed.\n";
 
 enum option_id {
-	OPT_ROOTFS = 256, OPT_OVERLAY, OPT_RO, OPT_RW, OPT_TMPFS, OPT_CHDIR, OPT_ENV, OPT_ENV_ALL,
-	OPT_CLEAR_ENV, OPT_HOSTNAME, OPT_UID, OPT_GID, OPT_MEMORY, OPT_CPUS, OPT_PLATFORM, OPT_SPIN,
-	OPT_PASS_FD, OPT_CONFIG, OPT_STRACE, OPT_STRACE_FILE, OPT_LOG, OPT_NO_NAMESPACES,
-	OPT_NO_LANDLOCK, OPT_HELP,
+	OPT_ROOTFS = 256,
+	OPT_OVERLAY,
+	OPT_RO,
+	OPT_RW,
+	OPT_TMPFS,
+	OPT_CHDIR,
+	OPT_ENV,
+	OPT_ENV_ALL,
+	OPT_CLEAR_ENV,
+	OPT_HOSTNAME,
+	OPT_UID,
+	OPT_GID,
+	OPT_MEMORY,
+	OPT_CPUS,
+	OPT_PLATFORM,
+	OPT_SPIN,
+	OPT_PASS_FD,
+	OPT_CONFIG,
+	OPT_STRACE,
+	OPT_STRACE_FILE,
+	OPT_LOG,
+	OPT_NO_NAMESPACES,
+	OPT_NO_LANDLOCK,
+	OPT_HELP,
 };
 
 static const struct option options[] = {
@@ -139,7 +160,8 @@ static int parse_size(const char *text, u64 *ret)
 		return -ERANGE;
 	if (*end) {
 		const char *u = strchr(units, toupper((unsigned char)*end));
-		if (!u || (end[1] && strcasecmp(end + 1, "iB") != 0 && strcasecmp(end + 1, "B") != 0))
+		if (!u ||
+		    (end[1] && strcasecmp(end + 1, "iB") != 0 && strcasecmp(end + 1, "B") != 0))
 			return -EINVAL;
 		shift = 10 * (u64)(u - units + 1);
 	}
@@ -177,7 +199,8 @@ static int add_mount(struct gathered *g, enum mount_kind kind, const char *name,
 		*colon = '\0';
 	if (kind == RUN_MOUNT_TMPFS) {
 		m.destination = text;
-		if (colon && (strncmp(colon + 1, "size=", 5) != 0 || parse_size(colon + 6, &m.size) < 0))
+		if (colon &&
+		    (strncmp(colon + 1, "size=", 5) != 0 || parse_size(colon + 6, &m.size) < 0))
 			return bad(name, value, "expected DST[:size=N[K|M|G]]");
 	} else {
 		m.source = realpath(text, NULL);
@@ -235,7 +258,9 @@ static int apply_files_option(struct gathered *g, int id, const char *v)
 		c->rootfs = realpath(v, NULL);
 		if (!c->rootfs)
 			return bad("rootfs", v, strerror(errno));
-		return stat(c->rootfs, &st) == 0 && S_ISDIR(st.st_mode) ? 0 : bad("rootfs", v, "not a folder");
+		return stat(c->rootfs, &st) == 0 && S_ISDIR(st.st_mode)
+			       ? 0
+			       : bad("rootfs", v, "not a folder");
 	case OPT_OVERLAY: return set_overlay(c, v);
 	case OPT_RO: return add_mount(g, RUN_MOUNT_RO, "ro", v);
 	case OPT_RW: return add_mount(g, RUN_MOUNT_RW, "rw", v);
@@ -258,12 +283,14 @@ static int check_strace_names(const char *names)
 	for (const char *p = names; *p;) {
 		size_t n = strcspn(p, ","), nr = 0;
 
-		while (nr < SYS_TABLE_SIZE && !(sys_table[nr].name && strlen(sys_table[nr].name) == n &&
-						memcmp(sys_table[nr].name, p, n) == 0))
+		while (nr < SYS_TABLE_SIZE &&
+		       !(sys_table[nr].name && strlen(sys_table[nr].name) == n &&
+			 memcmp(sys_table[nr].name, p, n) == 0))
 			nr++;
 		if (n > 0 && nr == SYS_TABLE_SIZE) {
-			cli_error("minisentry syscalls", "--strace %s: no system call is named \"%.*s\"",
-				  names, (int)n, p);
+			cli_error("minisentry syscalls",
+				  "--strace %s: no system call is named \"%.*s\"", names, (int)n,
+				  p);
 			return -1;
 		}
 		p += n + (p[n] == ',');
@@ -306,8 +333,9 @@ static int apply_resource_option(struct gathered *g, int id, const char *v)
 		c->strace_file = strdup(v);
 		return 0;
 	case OPT_LOG:
-		return log_level_parse(v, &c->log) < 0 ? bad("log", v, "expected error, warn, info or debug")
-						       : 0;
+		return log_level_parse(v, &c->log) < 0
+			       ? bad("log", v, "expected error, warn, info or debug")
+			       : 0;
 	case OPT_NO_NAMESPACES: c->no_namespaces = true; return 0;
 	default: c->no_landlock = true; return 0;
 	}
@@ -328,8 +356,14 @@ static int apply(struct gathered *g, int id, const char *v)
 			return bad("hostname", v, "longer than 64 characters");
 		c->hostname = strdup(v);
 		return 0;
-	case OPT_UID: return parse_u32(v, UINT32_MAX - 1, &c->uid) < 0 ? bad("uid", v, "expected a number") : 0;
-	case OPT_GID: return parse_u32(v, UINT32_MAX - 1, &c->gid) < 0 ? bad("gid", v, "expected a number") : 0;
+	case OPT_UID:
+		return parse_u32(v, UINT32_MAX - 1, &c->uid) < 0
+			       ? bad("uid", v, "expected a number")
+			       : 0;
+	case OPT_GID:
+		return parse_u32(v, UINT32_MAX - 1, &c->gid) < 0
+			       ? bad("gid", v, "expected a number")
+			       : 0;
 	case OPT_CONFIG: return read_config_file(g, v);
 	case OPT_ROOTFS:
 	case OPT_OVERLAY:
@@ -428,7 +462,10 @@ static int build_env(struct gathered *g)
 	if (!l.v)
 		return -1;
 	if (!g->clear_env) {
-		snprintf(home, sizeof(home), "HOME=%s", root ? "/root" : caller_home ? caller_home : "/");
+		snprintf(home, sizeof(home), "HOME=%s",
+			 root	       ? "/root"
+			 : caller_home ? caller_home
+				       : "/");
 		snprintf(user, sizeof(user), "USER=%s", root ? "root" : name ? name : "user");
 		env_put(&l, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
 		env_put(&l, "SHELL=/bin/sh");

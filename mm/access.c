@@ -86,7 +86,8 @@ static bool vdso_span(struct mm *mm, u64 addr, u64 len, enum how how, struct spa
 	return true;
 }
 
-/* The span at addr, at most len long. active_lock held. 0, -EFAULT, -ENOMEM, -EAGAIN (grow the stack). */
+/* The span at addr, at most len long. active_lock held. 0, -EFAULT, -ENOMEM, -EAGAIN (grow the
+ * stack). */
 static int span_at(struct mm *mm, u64 addr, u64 len, enum how how, struct span *ret)
 {
 	u64 page = page_down(addr), chunk_len;
@@ -114,7 +115,8 @@ static int span_at(struct mm *mm, u64 addr, u64 len, enum how how, struct span *
 		p = pma_set_seek(&mm->pmas, addr);
 		while (p && !p->file && p->start < addr + len)
 			p = pma_next(p);
-		*ret = (struct span){ .len = p && p->start > addr ? MIN(len, p->start - addr) : len };
+		*ret = (struct span){ .len = p && p->start > addr ? MIN(len, p->start - addr)
+								  : len };
 		return 0;
 	}
 	*ret = (struct span){
@@ -236,8 +238,8 @@ static void *zero_area;
 
 static void zero_area_init(void)
 {
-	if (host_mmap(NULL, ZERO_AREA, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0,
-		      &zero_area) < 0)
+	if (host_mmap(NULL, ZERO_AREA, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+		      0, &zero_area) < 0)
 		PANIC("mm: no memory for the zero area");
 }
 

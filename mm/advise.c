@@ -51,7 +51,8 @@ static int discard(struct mm *mm, const struct vma *v, u64 start, u64 end)
 
 	while (start < end && (p = pma_set_seek(&mm->pmas, start)) && p->start < end) {
 		u64 from = MAX(p->start, start), to = MIN(p->end, end);
-		bool mine = !v->mappable && p->file && p->owned && !p->cow && p->file == mm->memfile &&
+		bool mine = !v->mappable && p->file && p->owned && !p->cow &&
+			    p->file == mm->memfile &&
 			    pgalloc_exclusive(mm->memory, pma_subrange(p, from, to));
 
 		if (!mine || pgalloc_decommit(mm->memory, pma_subrange(p, from, to)) < 0) {

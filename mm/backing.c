@@ -167,8 +167,7 @@ static void window_clip(struct mm *mm, struct window *w, u64 page)
 	}
 }
 
-int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end,
-		     struct mem_range *ret)
+int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end, struct mem_range *ret)
 {
 	struct pma *before = start ? pma_set_find(&mm->pmas, start - 1) : NULL;
 	struct pma *after = pma_set_find(&mm->pmas, end);
@@ -253,8 +252,8 @@ static int back_file(struct mm *mm, const struct vma *v, struct pma *old, u64 pa
 		window_clip(mm, &w, page);
 	}
 	err = v->mappable->ops->translate(v->mappable, vma_offset_at(v, page),
-					  vma_offset_at(v, w.start), vma_offset_at(v, w.end),
-					  write, &t);
+					  vma_offset_at(v, w.start), vma_offset_at(v, w.end), write,
+					  &t);
 	if (err < 0)
 		return err == -ENOMEM ? -ENOMEM : -EFAULT;
 	return install_translation(mm, v, &w, page, &t, map_now);
@@ -295,7 +294,7 @@ int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map
 
 /* Enough for the usual segments of an executable or a library beside the one that faulted. */
 #define SIBLINGS 3
-#define AROUND_MAX 24	       /* mappings added at a time */
+#define AROUND_MAX 24		 /* mappings added at a time */
 #define AROUND_STEP (64UL << 10) /* how far to go on where a cache has nothing */
 
 /* Maps what the mappable has at hand of [start, end) in v. Returns how many pieces. */
@@ -364,7 +363,8 @@ void backing_map_around(struct mm *mm, struct vma *v, u64 page)
 			if (untouched(mm, s)) {
 				struct pma *p;
 
-				count += map_cached(mm, s, s->start, s->end, AROUND_MAX - count, &b);
+				count +=
+					map_cached(mm, s, s->start, s->end, AROUND_MAX - count, &b);
 				/* Nothing at hand: its beginning is wanted soon all the same. */
 				if (untouched(mm, s) &&
 				    back_file(mm, s, NULL, s->start, false, false) == 0 &&

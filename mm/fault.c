@@ -219,9 +219,8 @@ int mm_populate(struct mm *mm, u64 start, u64 end, bool for_write, bool respect_
 		} else if (!v->prot) {
 			err = -EFAULT;
 		} else {
-			bool write = for_write ||
-				     (!respect_prot && (v->prot & PROT_WRITE) &&
-				      !(v->flags & VMA_SHARED));
+			bool write = for_write || (!respect_prot && (v->prot & PROT_WRITE) &&
+						   !(v->flags & VMA_SHARED));
 
 			to = populate_step(mm, v, start, MIN(v->end, end), write);
 			if (to < 0)

@@ -232,7 +232,8 @@ static void prefault(struct mm *parent, struct mm *child)
 		return;
 	stub_batch_begin(child, &b);
 	for (p = pma_set_first(&parent->pmas); p; p = pma_next(p)) {
-		struct vma *v = p->file && p->host_prot ? vma_set_seek(&child->vmas, p->start) : NULL;
+		struct vma *v =
+			p->file && p->host_prot ? vma_set_seek(&child->vmas, p->start) : NULL;
 
 		for (; v && v->start < p->end; v = vma_next(v))
 			if (!(v->flags & VMA_WIPEONFORK))

@@ -5,11 +5,10 @@
 #include <stdlib.h>
 
 /* Flags that MAP_SHARED_VALIDATE knows for any file. */
-#define MAP_KNOWN                                                                        \
-	(MAP_TYPE | MAP_FIXED | MAP_ANONYMOUS | MAP_DENYWRITE | MAP_EXECUTABLE |         \
-	 MAP_GROWSDOWN | MAP_LOCKED | MAP_NORESERVE | MAP_POPULATE | MAP_NONBLOCK |      \
-	 MAP_STACK | MAP_HUGETLB | MAP_32BIT | MAP_FIXED_NOREPLACE | MAP_UNINITIALIZED | \
-	 (0x3fUL << MAP_HUGE_SHIFT))
+#define MAP_KNOWN                                                                                  \
+	(MAP_TYPE | MAP_FIXED | MAP_ANONYMOUS | MAP_DENYWRITE | MAP_EXECUTABLE | MAP_GROWSDOWN |   \
+	 MAP_LOCKED | MAP_NORESERVE | MAP_POPULATE | MAP_NONBLOCK | MAP_STACK | MAP_HUGETLB |      \
+	 MAP_32BIT | MAP_FIXED_NOREPLACE | MAP_UNINITIALIZED | (0x3fUL << MAP_HUGE_SHIFT))
 #ifndef MAP_UNINITIALIZED
 #define MAP_UNINITIALIZED 0x4000000
 #endif
@@ -306,8 +305,7 @@ s64 mm_mmap(struct mm *mm, const struct mm_mmap_args *a)
 	if (!v && reg)
 		vma_reg_release(reg);
 	if (addr >= 0 && !(flags & VMA_LOCKONFAULT) &&
-	    ((flags & VMA_LOCKED) ||
-	     ((a->flags & MAP_POPULATE) && !(a->flags & MAP_NONBLOCK))))
+	    ((flags & VMA_LOCKED) || ((a->flags & MAP_POPULATE) && !(a->flags & MAP_NONBLOCK))))
 		mm_populate(mm, (u64)addr, (u64)addr + len, false, false);
 	return addr;
 }

@@ -45,7 +45,8 @@ struct mm_config {
 	u32 acct_id;
 };
 
-/* An empty address space with a stub. One reference; the caller is its first user. 0, -ENOMEM, -EAGAIN. */
+/* An empty address space with a stub. One reference; the caller is its first user. 0, -ENOMEM,
+ * -EAGAIN. */
 int mm_new(const struct mm_config *config, struct mm **ret);
 struct mm *mm_get(struct mm *mm);
 void mm_put(struct mm *mm); /* last: unmaps, frees */
@@ -62,25 +63,27 @@ int mm_fork(struct mm *parent, struct mm **ret_child);
 
 struct mm_mmap_args {
 	u64 addr, len;
-	int prot, flags;	    /* PROT_*, MAP_* as given */
+	int prot, flags; /* PROT_*, MAP_* as given */
 	/* NULL: anonymous private; borrowed (a reference is taken). MAP_SHARED | MAP_ANONYMOUS
 	 * comes with a fresh shared-memory mappable from the caller. */
 	struct mappable *mappable;
 	u64 offset;
-	u8 max_prot;		    /* PROT_* that mprotect may ever grant (file open mode, seals) */
-	const char *name;	    /* for maps: path of the file; copied; NULL none */
+	u8 max_prot;	  /* PROT_* that mprotect may ever grant (file open mode, seals) */
+	const char *name; /* for maps: path of the file; copied; NULL none */
 	struct mm_limits limits;
-	bool grow_stack;	    /* internal: [stack] */
+	bool grow_stack; /* internal: [stack] */
 };
-/* Result address or -errno. MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_POPULATE, MAP_NORESERVE,
- * MAP_STACK, MAP_HUGETLB (-> EINVAL/ENOMEM as a host without huge pages), MAP_32BIT, MAP_SYNC... */
+/* Result address or -errno. MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_POPULATE,
+ * MAP_NORESERVE, MAP_STACK, MAP_HUGETLB (-> EINVAL/ENOMEM as a host without huge pages), MAP_32BIT,
+ * MAP_SYNC... */
 s64 mm_mmap(struct mm *mm, const struct mm_mmap_args *args);
 int mm_munmap(struct mm *mm, u64 addr, u64 len);
 int mm_mprotect(struct mm *mm, u64 addr, u64 len, int prot, const struct mm_limits *limits);
 s64 mm_mremap(struct mm *mm, u64 old, u64 old_len, u64 new_len, int flags, u64 new_addr,
 	      const struct mm_limits *limits);
 void mm_set_brk_start(struct mm *mm, u64 start);
-u64 mm_brk(struct mm *mm, u64 addr, const struct mm_limits *limits); /* the new break, as brk(2) raw */
+u64 mm_brk(struct mm *mm, u64 addr,
+	   const struct mm_limits *limits); /* the new break, as brk(2) raw */
 int mm_madvise(struct mm *mm, u64 addr, u64 len, int advice, const struct mm_limits *limits);
 int mm_msync(struct mm *mm, u64 addr, u64 len, int flags);
 /* vec: one byte per page, sentry memory of (len + 4095) / 4096 bytes. */
@@ -108,7 +111,8 @@ int mm_fault(struct mm *mm, u64 addr, bool write, bool exec, int *ret_sig, int *
 
 /* ---- guest memory for the sentry ---- */
 
-/* Copies; 0 or -EFAULT (nothing is guaranteed about a partial copy). Permissions as the guest's own access. */
+/* Copies; 0 or -EFAULT (nothing is guaranteed about a partial copy). Permissions as the guest's own
+ * access. */
 int mm_copy_in(struct mm *mm, void *dst, uaddr src, size_t len);
 int mm_copy_out(struct mm *mm, uaddr dst, const void *src, size_t len);
 /* Bytes copied before the first inaccessible byte, or -EFAULT when none. */
@@ -129,7 +133,8 @@ ssize_t mm_access_remote(struct mm *mm, u64 addr, void *buf, size_t len, bool wr
 struct mm_pin {
 	struct memfile *file; /* NULL: a stand-in for untouched memory, all zero */
 	struct mem_range range;
-	struct mm *writer; /* for_write: the mm, a reference; fork gives the child a copy of these pages */
+	struct mm *writer; /* for_write: the mm, a reference; fork gives the child a copy of these
+			      pages */
 };
 ssize_t mm_pin(struct mm *mm, uaddr addr, size_t len, bool for_write, struct iovec *seg,
 	       struct mm_pin *pins, int max_segs, int *ret_count);
@@ -164,20 +169,22 @@ void mm_get_stats(struct mm *mm, struct mm_stats *ret);
 /* One vma as /proc/PID/maps and smaps show it. */
 struct mm_vma_info {
 	u64 start, end, offset;
-	int prot;		 /* PROT_* */
+	int prot; /* PROT_* */
 	bool shared, locked, grows_down;
 	u32 dev_major, dev_minor;
 	u64 ino;
-	char name[4096];	 /* path, [heap], [stack], [anon:x], or "" */
+	char name[4096]; /* path, [heap], [stack], [anon:x], or "" */
 	/* smaps, bytes: filled only when with_usage */
-	u64 rss, pss, shared_clean, shared_dirty, private_clean, private_dirty, referenced, anonymous;
+	u64 rss, pss, shared_clean, shared_dirty, private_clean, private_dirty, referenced,
+		anonymous;
 };
 /* The first vma ending after addr; false when none. */
 bool mm_vma_at_or_after(struct mm *mm, u64 addr, bool with_usage, struct mm_vma_info *ret);
-/* Marks for exec: where code, data, stack, args and env are (prctl PR_SET_MM, /proc/PID/stat, cmdline). */
+/* Marks for exec: where code, data, stack, args and env are (prctl PR_SET_MM, /proc/PID/stat,
+ * cmdline). */
 struct mm_marks {
-	u64 start_code, end_code, start_data, end_data, start_brk, brk, start_stack, arg_start, arg_end,
-		env_start, env_end;
+	u64 start_code, end_code, start_data, end_data, start_brk, brk, start_stack, arg_start,
+		arg_end, env_start, env_end;
 	u64 auxv[64];
 	size_t auxv_count;
 };

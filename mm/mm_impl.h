@@ -58,14 +58,14 @@ struct mm {
 	/* protected by active_lock */
 	struct pma_set pmas;
 	struct mm_write_pin *write_pins;
-	u64 cow_next, cow_window;   /* where a sequential writer would break COW next; its window */
-	u32 cow_run;		    /* breaks in sequence so far */
+	u64 cow_next, cow_window; /* where a sequential writer would break COW next; its window */
+	u32 cow_run;		  /* breaks in sequence so far */
 	struct {
 		u64 start, end;
 		u32 forks; /* since it was noted */
 	} hot[MM_HOT]; /* what is written soon after each fork (stack, allocator, thread data) */
 	int hot_count;
-	u64 spurious_addr;	    /* last fault that found its page mapped, and how often */
+	u64 spurious_addr; /* last fault that found its page mapped, and how often */
 	u32 spurious_count;
 	u64 peak_vm, peak_rss;
 
@@ -113,7 +113,8 @@ int vma_reg_new(struct mm *mm, struct mappable *mappable, u64 start, u64 end, bo
 /* One user fewer; the last unregisters. Not under active_lock. */
 void vma_reg_release(struct vma_reg *reg);
 
-/* Frees a vma that is in no set and no registration's list, with its references. Without active_lock. */
+/* Frees a vma that is in no set and no registration's list, with its references. Without
+ * active_lock. */
 void vma_free(struct vma *v);
 /* Enters v (attached to its registration's list) / takes it out onto op's dead list. */
 void vma_enter(struct mm *mm, struct vma *v);
@@ -127,7 +128,8 @@ struct vma *vma_dup(struct vma *v, u64 start, u64 end);
 struct vma *vma_merge(struct mm_op *op, struct vma *v);
 /* Changes prot and flags with the accounting. */
 void vma_change(struct mm *mm, struct vma *v, u8 prot, u32 flags);
-/* Makes the vma boundary run through start and end, so that ranges can change attributes. -ENOMEM. */
+/* Makes the vma boundary run through start and end, so that ranges can change attributes. -ENOMEM.
+ */
 int vma_cut(struct mm *mm, u64 start, u64 end);
 static inline u64 vma_offset_at(const struct vma *v, u64 addr)
 {
@@ -176,7 +178,8 @@ struct stub_batch {
 	bool failed;
 };
 void stub_batch_begin(struct mm *mm, struct stub_batch *b);
-/* Maps p as far as v reaches, unless it is mapped. It counts as mapped at once: no pma may change until the end. */
+/* Maps p as far as v reaches, unless it is mapped. It counts as mapped at once: no pma may change
+ * until the end. */
 void stub_batch_map(struct stub_batch *b, const struct vma *v, struct pma *p);
 /* When anything failed, nothing at all is mapped. */
 void stub_batch_end(struct stub_batch *b);
@@ -198,17 +201,18 @@ int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map
 		    struct pma **ret);
 /* Maps p in the stub as far as v reaches, with all the rights that both allow. */
 int backing_map(struct mm *mm, const struct vma *v, struct pma *p, bool populate);
-/* After a fault on a file: maps what is at hand around it and in the vmas beside v that map the same file. */
+/* After a fault on a file: maps what is at hand around it and in the vmas beside v that map the
+ * same file. */
 void backing_map_around(struct mm *mm, struct vma *v, u64 page);
 /* Drops the pmas of [start, end), unmapping them first. only_shared: those of files only. */
 int backing_drop(struct mm *mm, u64 start, u64 end, bool only_shared);
 /* A private copy of p's part around page, or p itself when nobody else has it. */
 int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_now);
 /* Allocates [start, end) of guest memory, uncommitted, next to its neighbours' memory. */
-int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end,
-		     struct mem_range *ret);
+int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end, struct mem_range *ret);
 
-/* Faults in [start, end) as mlock and MAP_POPULATE do. Takes active_lock itself. 0, -EFAULT, -ENOMEM. */
+/* Faults in [start, end) as mlock and MAP_POPULATE do. Takes active_lock itself. 0, -EFAULT,
+ * -ENOMEM. */
 int mm_populate(struct mm *mm, u64 start, u64 end, bool for_write, bool respect_prot);
 /* Grows a VMA_GROWSDOWN vma down to addr. Takes both locks. 0, -EFAULT, -ENOMEM. */
 int mm_grow_down(struct mm *mm, u64 addr);

@@ -155,9 +155,8 @@ void pma_set_host_prot(struct pma_set *s, struct pma *p, u8 prot)
 static bool continues(const struct pma *a, const struct pma *b)
 {
 	return a->end == b->start && a->file == b->file &&
-	       (!a->file || a->offset + (a->end - a->start) == b->offset) &&
-	       a->owned == b->owned && a->cow == b->cow && a->writable == b->writable &&
-	       a->host_prot == b->host_prot;
+	       (!a->file || a->offset + (a->end - a->start) == b->offset) && a->owned == b->owned &&
+	       a->cow == b->cow && a->writable == b->writable && a->host_prot == b->host_prot;
 }
 
 struct pma *pma_set_merge(struct pma_set *s, struct pma *p)

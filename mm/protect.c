@@ -83,8 +83,8 @@ int mm_mprotect(struct mm *mm, u64 addr, u64 len, int prot, const struct mm_limi
 		}
 		err = protect_part(&op, v, pos, to, new_prot, limits, &v);
 		if (err == 0) {
-			/* Rights that go must be gone in the stub before we return; what is mapped gets the
-			 * new ones with the same call, since it is likely to be used. */
+			/* Rights that go must be gone in the stub before we return; what is mapped
+			 * gets the new ones with the same call, since it is likely to be used. */
 			stub_restrict(mm, pos, to, host, true);
 			pos = to;
 			v = vma_set_seek(&mm->vmas, pos);
@@ -131,9 +131,7 @@ int mm_set_anon_name(struct mm *mm, u64 addr, u64 len, const char *text)
 			break;
 		}
 		/* A neighbour's equal name is shared, so that the two can merge. */
-		near = pos > v->start ? v->anon_name :
-		       vma_prev(v)    ? vma_prev(v)->anon_name :
-					NULL;
+		near = pos > v->start ? v->anon_name : vma_prev(v) ? vma_prev(v)->anon_name : NULL;
 		if (use && near && !__builtin_strcmp(near->text, use->text))
 			use = near;
 		if (vma_cut(mm, pos, to) < 0) {

@@ -8,7 +8,8 @@ struct remap {
 	u64 populate_from, populate_to; /* of locked memory that grew */
 };
 
-/* Moves the pmas of [from, from + len) to `to`, where nothing is. The stub has neither range mapped after it. */
+/* Moves the pmas of [from, from + len) to `to`, where nothing is. The stub has neither range mapped
+ * after it. */
 static int move_pmas(struct mm *mm, u64 from, u64 len, u64 to)
 {
 	struct pma *p, *next;
@@ -42,7 +43,8 @@ static int move_pmas(struct mm *mm, u64 from, u64 len, u64 to)
 	return 0;
 }
 
-/* A registration that covers [start, end) of v's file; v's own when it does already. A user is added. */
+/* A registration that covers [start, end) of v's file; v's own when it does already. A user is
+ * added. */
 static int reg_for(struct mm *mm, struct vma *v, u64 start, u64 end, struct vma_reg **ret)
 {
 	struct vma_reg *reg = v->reg;
@@ -215,7 +217,8 @@ static int move_to(struct mm_op *op, struct remap *r)
 	return move(op, r, v);
 }
 
-/* Since Linux 6.17 a move without a change of size takes all vmas of the range, holes between them too. */
+/* Since Linux 6.17 a move without a change of size takes all vmas of the range, holes between them
+ * too. */
 static int move_all(struct mm_op *op, struct remap *r)
 {
 	u64 end = r->old + r->old_len, pos = r->old;
@@ -253,9 +256,9 @@ static s64 remap_locked(struct mm_op *op, struct remap *r)
 	int err;
 
 	if (r->flags & MREMAP_FIXED) {
-		err = r->new < mm->min		  ? -EPERM :
-		      r->old_len == r->new_len ? move_all(op, r) :
-						 move_to(op, r);
+		err = r->new < mm->min		 ? -EPERM
+		      : r->old_len == r->new_len ? move_all(op, r)
+						 : move_to(op, r);
 		return err < 0 ? err : (s64)r->new;
 	}
 	v = vma_set_find(&mm->vmas, r->old);

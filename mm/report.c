@@ -32,7 +32,8 @@ struct rss {
 	bool shmem_vma;
 };
 
-/* A private mapping's pages of a file come from a cache that has filled them: no need to ask the host. */
+/* A private mapping's pages of a file come from a cache that has filled them: no need to ask the
+ * host. */
 static bool surely_committed(const struct vma *v, const struct pma *p)
 {
 	return p->file && !p->owned && !(v->flags & VMA_SHARED);

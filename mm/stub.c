@@ -18,7 +18,8 @@ void stub_unmap(struct mm *mm, u64 start, u64 end)
 {
 	int err = platform_as_unmap(mm->as, start, end - start);
 
-	/* A dead stub has no mappings. Else the host could not split a mapping: drop all of them. */
+	/* A dead stub has no mappings. Else the host could not split a mapping: drop all of them.
+	 */
 	if (err < 0 && err != -ESRCH)
 		stub_drop_all(mm);
 }
@@ -50,8 +51,8 @@ void stub_drop_all(struct mm *mm)
 static int map_once(struct mm *mm, u64 start, u64 end, struct memfile *file, u64 offset, u8 prot,
 		    bool populate)
 {
-	int err = file ? platform_as_map(mm->as, start, end - start, file, offset, prot, populate) :
-			 platform_as_map_zero(mm->as, start, end - start, prot);
+	int err = file ? platform_as_map(mm->as, start, end - start, file, offset, prot, populate)
+		       : platform_as_map_zero(mm->as, start, end - start, prot);
 
 	return err == -ESRCH ? 0 : err;
 }
@@ -166,7 +167,8 @@ void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed, bool exactly)
 			next = pma_next(p);
 			continue;
 		}
-		/* No memory to split with: the whole pma loses the rights and gets them back by faults. */
+		/* No memory to split with: the whole pma loses the rights and gets them back by
+		 * faults. */
 		if (pma_set_reserve(&mm->pmas, PMA_RESERVE) == 0)
 			p = pma_set_isolate(&mm->pmas, p, from, to);
 		batch_add(&b, p->start, p->end, prot);

@@ -44,12 +44,13 @@ static void reg_invalidate(struct mapping *m, u64 start, u64 end, bool private_t
 	struct vma *v;
 
 	mutex_lock(&mm->active_lock);
-	list_for_each(v, &reg->vmas, reg_node) {
+	list_for_each(v, &reg->vmas, reg_node)
+	{
 		u64 from = MAX(start, v->offset), to = MIN(end, v->offset + vma_len(v));
 
 		if (from < to)
-			backing_drop(mm, v->start + (from - v->offset),
-				     v->start + (to - v->offset), !private_too);
+			backing_drop(mm, v->start + (from - v->offset), v->start + (to - v->offset),
+				     !private_too);
 	}
 	mutex_unlock(&mm->active_lock);
 }

@@ -161,8 +161,8 @@ static bool find(const struct avl_node *n, const struct gap_query *q, u64 low, u
 
 		if (limit <= low || limit - low < q->len)
 			return false;
-		start = q->top_down ? (limit - q->len) & ~(q->align - 1) :
-				      (low + q->align - 1) & ~(q->align - 1);
+		start = q->top_down ? (limit - q->len) & ~(q->align - 1)
+				    : (low + q->align - 1) & ~(q->align - 1);
 		if (start < low || start > limit - q->len)
 			return false;
 		*ret = start;

@@ -26,7 +26,7 @@ enum {
 	VMA_NORESERVE = 1 << 10,
 	VMA_RESERVED = 1 << 11, /* vdso: not ours to map or unmap */
 	VMA_HEAP = 1 << 12,	/* made by brk; merges only with its like */
-	VMA_RANDOM = 1 << 13, /* MADV_RANDOM, MADV_SEQUENTIAL: only remembered */
+	VMA_RANDOM = 1 << 13,	/* MADV_RANDOM, MADV_SEQUENTIAL: only remembered */
 	VMA_SEQUENTIAL = 1 << 14,
 };
 
@@ -46,7 +46,8 @@ struct vma_reg;
 struct vma {
 	struct avl_node node;
 	u64 start, end; /* changed only through the set */
-	/* augmented: the first one's guarded start, the last one's end and the largest inner gap of the subtree */
+	/* augmented: the first one's guarded start, the last one's end and the largest inner gap of
+	 * the subtree */
 	u64 low, high, gap;
 
 	u8 prot, max_prot;
@@ -90,7 +91,8 @@ struct gap_query {
 	u64 low, high;	/* the result lies in [low, high) */
 	bool top_down;	/* the highest fit, else the lowest */
 };
-/* Guard gaps below vmas that grow down are not free. True and the start of a free range, or false. */
+/* Guard gaps below vmas that grow down are not free. True and the start of a free range, or false.
+ */
 bool vma_set_find_gap(const struct vma_set *s, const struct gap_query *q, u64 *ret_start);
 
 /* Where v begins for others: its guard gap included (Linux's stack_guard_gap, 256 pages). */

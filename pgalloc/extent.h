@@ -29,11 +29,11 @@ struct extents {
 	struct extent *pool; /* linked by node.parent */
 	size_t pool_count;
 	struct extent_slab *slabs;
-	u64 reserved;	     /* bytes in the used set */
+	u64 reserved; /* bytes in the used set */
 	struct acct_usage {
 		u32 id;
 		u64 bytes;
-	} *acct;
+	} * acct;
 	size_t acct_count;
 };
 

@@ -11,9 +11,9 @@
 #define RESIDENT_WINDOW 512
 
 /*
- * The run of resident pages from r.start on, by mincore on the sentry's own mapping, which asks the page cache
- * and touches nothing. SEEK_HOLE would walk to the end of the data, however far behind r that is. False when
- * the first page is not resident: absent, or swapped out.
+ * The run of resident pages from r.start on, by mincore on the sentry's own mapping, which asks the
+ * page cache and touches nothing. SEEK_HOLE would walk to the end of the data, however far behind r
+ * that is. False when the first page is not resident: absent, or swapped out.
  */
 static bool resident_run(struct pgalloc *p, struct mem_range r, struct mem_range *ret)
 {
@@ -47,7 +47,8 @@ bool pgalloc_next_committed(struct pgalloc *p, struct mem_range r, struct mem_ra
 		return false;
 	if (resident_run(p, (struct mem_range){ (u64)start, r.end }, ret))
 		return true;
-	/* On a memory file that page is swapped out: it alone is the answer, the next call goes on from there. */
+	/* On a memory file that page is swapped out: it alone is the answer, the next call goes on
+	 * from there. */
 	end = p->file.disk_backed ? host_mem_seek_hole(p->file.host_fd, (u64)start)
 				  : start + (s64)PAGE_SIZE;
 	if (end < 0 || (u64)end > r.end)
@@ -184,8 +185,8 @@ int pgalloc_copy_between(struct pgalloc *from, struct mem_range src, struct pgal
 
 	while (pgalloc_next_committed(from, rest, &run)) {
 		u64 at = dst.start + (run.start - src.start);
-		int err = from->file.disk_backed ? copy_run_bounced(from, run, to, at) :
-						   copy_run_mapped(from, run, to, at);
+		int err = from->file.disk_backed ? copy_run_bounced(from, run, to, at)
+						 : copy_run_mapped(from, run, to, at);
 
 		if (err < 0)
 			return err;

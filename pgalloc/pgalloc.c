@@ -66,7 +66,8 @@ static void file_put(struct memfile *f, struct mem_range r)
 		if (!count)
 			continue;
 		for (size_t i = 0; i < count; i++)
-			emptied[i] = make_empty(p, (struct mem_range){ dead[i].start, dead[i].end });
+			emptied[i] =
+				make_empty(p, (struct mem_range){ dead[i].start, dead[i].end });
 		mutex_lock(&p->lock);
 		for (size_t i = 0; i < count; i++) {
 			if (emptied[i])

@@ -27,7 +27,8 @@ struct pgalloc; /* embeds a struct memfile */
 enum pgalloc_mode {
 	PGALLOC_ALLOCATE, /* reserve offsets, commit nothing */
 	PGALLOC_COMMIT,	  /* fallocate */
-	PGALLOC_POPULATE, /* commit, and map the pages in the sentry (memory-backed only; else commit) */
+	PGALLOC_POPULATE, /* commit, and map the pages in the sentry (memory-backed only; else
+			     commit) */
 };
 
 enum pgalloc_dir { PGALLOC_UP, PGALLOC_DOWN };
@@ -60,9 +61,10 @@ int pgalloc_new(int host_fd, bool disk_backed, int stub_slot, u64 limit, struct 
 int pgalloc_new_memfd(int stub_slot, u64 limit, struct pgalloc **ret);
 void pgalloc_free(struct pgalloc *p);
 /*
- * Who can give memory back when an allocation meets the limit (the page cache of files that nobody maps):
- * called without pgalloc's lock but under the caller's, so it takes others by trylock alone. Returns the
- * bytes that it freed; the allocation is tried again while that is not 0. Set once, at start.
+ * Who can give memory back when an allocation meets the limit (the page cache of files that nobody
+ * maps): called without pgalloc's lock but under the caller's, so it takes others by trylock alone.
+ * Returns the bytes that it freed; the allocation is tried again while that is not 0. Set once, at
+ * start.
  */
 void pgalloc_set_reclaim(struct pgalloc *p, u64 (*reclaim)(void *arg, u64 bytes), void *arg);
 struct memfile *pgalloc_file(struct pgalloc *p);
@@ -89,7 +91,8 @@ bool pgalloc_exclusive(struct pgalloc *p, struct mem_range r);
 bool pgalloc_next_committed(struct pgalloc *p, struct mem_range r, struct mem_range *ret);
 
 /* Copies between sentry buffers and the file, by mapping or (disk-backed) by host pread/pwrite.
- * 0 or -errno (-EFAULT, -ENOSPC, -EIO). read of uncommitted pages gives zeros and commits nothing. */
+ * 0 or -errno (-EFAULT, -ENOSPC, -EIO). read of uncommitted pages gives zeros and commits nothing.
+ */
 int pgalloc_read(struct pgalloc *p, u64 offset, void *dst, size_t len);
 int pgalloc_write(struct pgalloc *p, u64 offset, const void *src, size_t len);
 /* Copies the committed pages of src to the (uncommitted, exclusively owned) dst of equal length. */
@@ -98,11 +101,12 @@ int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_r
 int pgalloc_copy_between(struct pgalloc *from, struct mem_range src, struct pgalloc *to,
 			 struct mem_range dst);
 
-/* References of the page at r.start; *ret_run is the part of r, from its start, with the same count. */
+/* References of the page at r.start; *ret_run is the part of r, from its start, with the same
+ * count. */
 u32 pgalloc_refs(struct pgalloc *p, struct mem_range r, struct mem_range *ret_run);
 
 void pgalloc_usage(struct pgalloc *p, struct pgalloc_usage *ret);
-u64 pgalloc_limit(const struct pgalloc *p); /* as given to pgalloc_new */
+u64 pgalloc_limit(const struct pgalloc *p);		/* as given to pgalloc_new */
 u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id); /* bytes reserved under this id */
 
 #endif

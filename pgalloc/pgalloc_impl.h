@@ -17,17 +17,17 @@
 #define PGALLOC_ROOMY_START (1UL << 40)
 
 struct pgalloc {
-	struct memfile file; /* immutable */
-	u64 limit;	     /* immutable */
+	struct memfile file;		      /* immutable */
+	u64 limit;			      /* immutable */
 	u64 (*reclaim)(void *arg, u64 bytes); /* set before use; may be NULL */
 	void *reclaim_arg;
 
-	struct mutex lock; /* RANK_PGALLOC */
+	struct mutex lock;	/* RANK_PGALLOC */
 	struct extents extents; /* protected by lock */
 	u64 file_size;		/* protected by lock */
-	u64 leaked;		/* protected by lock: ranges that could not be emptied, never reused */
+	u64 leaked; /* protected by lock: ranges that could not be emptied, never reused */
 
-	struct mutex chunk_lock;		     /* RANK_LEAF: makes a mapping once */
+	struct mutex chunk_lock;		    /* RANK_LEAF: makes a mapping once */
 	_Atomic(void *) chunks[PGALLOC_MAX_CHUNKS]; /* set once, never cleared before free */
 };
 

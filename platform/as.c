@@ -91,7 +91,8 @@ static void as_destroy(struct platform_as *as)
 	reaper_remove(p, as);
 	host_kill(as->pid, SIGKILL);
 	host_reap(as->pid);
-	list_for_each_safe(r, tmp, &as->retired, node) {
+	list_for_each_safe(r, tmp, &as->retired, node)
+	{
 		list_del(&r->node);
 		free(r);
 	}
@@ -135,8 +136,7 @@ static void mark_dead_locked(struct platform_as *as)
 
 	mutex_assert_held(&as->lock);
 	atomic_store(&as->dead, true);
-	list_for_each(ctx, &as->contexts, node)
-		as->platform->ops->wake_dead(ctx);
+	list_for_each(ctx, &as->contexts, node) as->platform->ops->wake_dead(ctx);
 }
 
 void as_note_death(struct platform_as *as)
@@ -157,8 +157,7 @@ void as_kill_locked(struct platform_as *as)
 	mutex_assert_held(&as->lock);
 	host_kill(as->pid, SIGKILL);
 	if (as->platform->kind == PLATFORM_PTRACE) {
-		list_for_each(ctx, &as->contexts, node)
-			host_wait_exit_peek(ctx->tid);
+		list_for_each(ctx, &as->contexts, node) host_wait_exit_peek(ctx->tid);
 	} else {
 		while (host_poll(&pfd, 1, -1) == -EINTR)
 			;
@@ -248,13 +247,17 @@ static int encode(const struct platform_as *as, const struct platform_op *op, st
 	case PLATFORM_OP_MAP:
 		if (!page_aligned(op->offset))
 			return -EINVAL;
-		*ret = (struct stub_op){ SYS_mmap, { op->addr, op->len, prot, flags,
-					 (u64)(STUB_FD_FILES + op->file->stub_slot), op->offset }, 0 };
+		*ret = (struct stub_op){ SYS_mmap,
+					 { op->addr, op->len, prot, flags,
+					   (u64)(STUB_FD_FILES + op->file->stub_slot), op->offset },
+					 0 };
 		return 0;
 	case PLATFORM_OP_MAP_ZERO:
-		*ret = (struct stub_op){ SYS_mmap, { op->addr, op->len, prot & ~(u64)PROT_WRITE,
-					 MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-					 (u64)-1, 0 }, 0 };
+		*ret = (struct stub_op){ SYS_mmap,
+					 { op->addr, op->len, prot & ~(u64)PROT_WRITE,
+					   MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+					   (u64)-1, 0 },
+					 0 };
 		return 0;
 	case PLATFORM_OP_UNMAP:
 		*ret = (struct stub_op){ SYS_munmap, { op->addr, op->len }, 0 };
@@ -309,7 +312,9 @@ int platform_as_map(struct platform_as *as, u64 addr, u64 len, struct memfile *f
 
 int platform_as_map_zero(struct platform_as *as, u64 addr, u64 len, int prot)
 {
-	struct platform_op op = { .kind = PLATFORM_OP_MAP_ZERO, .addr = addr, .len = len, .prot = prot };
+	struct platform_op op = {
+		.kind = PLATFORM_OP_MAP_ZERO, .addr = addr, .len = len, .prot = prot
+	};
 
 	return platform_as_batch(as, &op, 1);
 }
@@ -323,7 +328,8 @@ int platform_as_unmap(struct platform_as *as, u64 addr, u64 len)
 	/* "Everything" does not mean the vdso, where the host did not let us move it. */
 	if (len <= STUB_AREA && addr < v->start && addr + len > v->end) {
 		ops[0].len = v->start - addr;
-		ops[1] = (struct platform_op){ .kind = PLATFORM_OP_UNMAP, .addr = v->end,
+		ops[1] = (struct platform_op){ .kind = PLATFORM_OP_UNMAP,
+					       .addr = v->end,
 					       .len = addr + len - v->end };
 		n = 2;
 	}
@@ -332,7 +338,9 @@ int platform_as_unmap(struct platform_as *as, u64 addr, u64 len)
 
 int platform_as_protect(struct platform_as *as, u64 addr, u64 len, int prot)
 {
-	struct platform_op op = { .kind = PLATFORM_OP_PROTECT, .addr = addr, .len = len, .prot = prot };
+	struct platform_op op = {
+		.kind = PLATFORM_OP_PROTECT, .addr = addr, .len = len, .prot = prot
+	};
 
 	return platform_as_batch(as, &op, 1);
 }

@@ -64,7 +64,8 @@ static void slot_give_locked(struct platform_as *as, u32 local)
 	as->slot_free[as->slot_free_count++] = local;
 }
 
-/* Retired threads looked at each time: thousands may leave at once, and each look is a host call. */
+/* Retired threads looked at each time: thousands may leave at once, and each look is a host call.
+ */
 #define COLLECT_MAX 4
 
 /*
@@ -111,7 +112,8 @@ static int start_thread_locked(struct platform_context *ctx)
 	cmd->ops[0] = (struct stub_op){ SYS_mmap,
 					{ ctx->stub_addr, STUB_SLOT_SIZE, PROT_READ | PROT_WRITE,
 					  MAP_SHARED | MAP_FIXED, STUB_FD_CONTROL,
-					  (u64)ctx->slot * STUB_SLOT_SIZE }, 0 };
+					  (u64)ctx->slot * STUB_SLOT_SIZE },
+					0 };
 	tid = as_submit_locked(as, CMD_KIND_THREAD, mapped ? 0 : 1);
 	if (tid < 0)
 		return (int)tid;
@@ -142,7 +144,8 @@ int platform_context_new(struct platform_as *as, struct platform_context **ret)
 	ctx->platform = as->platform;
 	{
 		MUTEX_GUARD(&as->lock);
-		collect_retired_locked(as, as->slot_count < STUB_SLOT_MAX ? COLLECT_MAX : STUB_SLOT_MAX);
+		collect_retired_locked(as, as->slot_count < STUB_SLOT_MAX ? COLLECT_MAX
+									  : STUB_SLOT_MAX);
 		err = slot_take_locked(as);
 		if (err >= 0) {
 			ctx->local_slot = (u32)err;
@@ -305,10 +308,10 @@ u64 platform_context_cpu_ns(struct platform_context *ctx)
 	u64 cpu = as_cpu_ns(as);
 	struct platform_context *c;
 
-	/* The lock is held while the mapper works; without it the other contexts' last stops must do. */
+	/* The lock is held while the mapper works; without it the other contexts' last stops must
+	 * do. */
 	if (mutex_trylock(&as->lock)) {
-		list_for_each(c, &as->contexts, node)
-			all += running_ns(c, now);
+		list_for_each(c, &as->contexts, node) all += running_ns(c, now);
 		mutex_unlock(&as->lock);
 	} else {
 		all += running;

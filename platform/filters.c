@@ -12,21 +12,48 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define GUEST_WORD { .kind = CHECK_RANGE, .arg = 0, .value = STUB_SLOTS, .limit = STUB_SLOTS_END, \
-		     .mask = STUB_SLOT_SIZE - 1 }
-#define LOW(n, v) { .kind = CHECK_LOW, .arg = (n), .value = (v) }
-#define EQ(n, v) { .kind = CHECK_EQ, .arg = (n), .value = (v) }
-#define BELOW(n, v) { .kind = CHECK_BELOW, .arg = (n), .value = (v) }
-#define MASK(n, m, v) { .kind = CHECK_MASK, .arg = (n), .mask = (m), .value = (v) }
-#define RANGE(n, a, b) { .kind = CHECK_RANGE, .arg = (n), .value = (a), .limit = (b) }
+#define GUEST_WORD                                                                                 \
+	{                                                                                          \
+		.kind = CHECK_RANGE, .arg = 0, .value = STUB_SLOTS, .limit = STUB_SLOTS_END,       \
+		.mask = STUB_SLOT_SIZE - 1                                                         \
+	}
+#define LOW(n, v)                                                                                  \
+	{                                                                                          \
+		.kind = CHECK_LOW, .arg = (n), .value = (v)                                        \
+	}
+#define EQ(n, v)                                                                                   \
+	{                                                                                          \
+		.kind = CHECK_EQ, .arg = (n), .value = (v)                                         \
+	}
+#define BELOW(n, v)                                                                                \
+	{                                                                                          \
+		.kind = CHECK_BELOW, .arg = (n), .value = (v)                                      \
+	}
+#define MASK(n, m, v)                                                                              \
+	{                                                                                          \
+		.kind = CHECK_MASK, .arg = (n), .mask = (m), .value = (v)                          \
+	}
+#define RANGE(n, a, b)                                                                             \
+	{                                                                                          \
+		.kind = CHECK_RANGE, .arg = (n), .value = (a), .limit = (b)                        \
+	}
 
 /* Most frequent first. Rows of one number stand together. */
 static const struct stub_call calls[] = {
-	{ __NR_futex, STUB_GUEST, WHEN_SECCOMP, "sleep until the sentry has answered",
+	{ __NR_futex,
+	  STUB_GUEST,
+	  WHEN_SECCOMP,
+	  "sleep until the sentry has answered",
 	  { GUEST_WORD, LOW(1, FUTEX_WAIT) } },
-	{ __NR_futex, STUB_GUEST, WHEN_SECCOMP, "wake the sentry",
+	{ __NR_futex,
+	  STUB_GUEST,
+	  WHEN_SECCOMP,
+	  "wake the sentry",
 	  { GUEST_WORD, LOW(1, FUTEX_WAKE), LOW(2, 1) } },
-	{ __NR_futex, STUB_MAPPER, WHEN_ALWAYS, "wait for a command, or (new thread) for its tracer",
+	{ __NR_futex,
+	  STUB_MAPPER,
+	  WHEN_ALWAYS,
+	  "wait for a command, or (new thread) for its tracer",
 	  { RANGE(0, STUB_CMD, STUB_CMD + PAGE_SIZE), LOW(1, FUTEX_WAIT) } },
 	{ __NR_rt_sigreturn, STUB_GUEST, WHEN_SECCOMP, "back to guest code", {} },
 	{ __NR_exit, STUB_GUEST, WHEN_ALWAYS, "end of a guest thread", {} },
@@ -34,42 +61,81 @@ static const struct stub_call calls[] = {
 	{ __NR_arch_prctl, STUB_GUEST, WHEN_NO_FSGSBASE, "read GS base", { LOW(0, ARCH_GET_GS) } },
 	{ __NR_arch_prctl, STUB_GUEST, WHEN_NO_FSGSBASE, "set FS base", { LOW(0, ARCH_SET_FS) } },
 	{ __NR_arch_prctl, STUB_GUEST, WHEN_NO_FSGSBASE, "set GS base", { LOW(0, ARCH_SET_GS) } },
-	{ __NR_write, STUB_MAPPER, WHEN_ALWAYS, "report to the sentry",
+	{ __NR_write,
+	  STUB_MAPPER,
+	  WHEN_ALWAYS,
+	  "report to the sentry",
 	  { LOW(0, STUB_FD_DONE), EQ(2, 8) } },
 	{ __NR_write, STUB_ZYGOTE, WHEN_ALWAYS, "answer the sentry", { LOW(0, STUB_FD_SOCKET) } },
-	{ __NR_mmap, STUB_MAPPER, WHEN_ALWAYS, "guest memory",
+	{ __NR_mmap,
+	  STUB_MAPPER,
+	  WHEN_ALWAYS,
+	  "guest memory",
 	  { BELOW(0, STUB_AREA), MASK(2, ~7U, 0), MASK(3, MAP_FIXED, MAP_FIXED),
 	    RANGE(4, STUB_FD_FILES, STUB_FD_FILES + PLATFORM_MAX_FILES) } },
-	{ __NR_mmap, STUB_MAPPER, WHEN_ALWAYS, "zero pages for read faults",
+	{ __NR_mmap,
+	  STUB_MAPPER,
+	  WHEN_ALWAYS,
+	  "zero pages for read faults",
 	  { BELOW(0, STUB_AREA), MASK(2, ~(u32)(PROT_READ | PROT_EXEC), 0),
-	    MASK(3, MAP_FIXED | MAP_ANONYMOUS | MAP_TYPE, MAP_FIXED | MAP_ANONYMOUS | MAP_PRIVATE) } },
-	{ __NR_mmap, STUB_MAPPER, WHEN_ALWAYS, "slot of a new guest thread",
-	  { RANGE(0, STUB_SLOTS, STUB_SLOTS_END), EQ(1, STUB_SLOT_SIZE), LOW(2, PROT_READ | PROT_WRITE),
-	    LOW(4, STUB_FD_CONTROL) } },
-	{ __NR_mmap, STUB_ZYGOTE, WHEN_ALWAYS, "command page of a new stub",
+	    MASK(3, MAP_FIXED | MAP_ANONYMOUS | MAP_TYPE,
+		 MAP_FIXED | MAP_ANONYMOUS | MAP_PRIVATE) } },
+	{ __NR_mmap,
+	  STUB_MAPPER,
+	  WHEN_ALWAYS,
+	  "slot of a new guest thread",
+	  { RANGE(0, STUB_SLOTS, STUB_SLOTS_END), EQ(1, STUB_SLOT_SIZE),
+	    LOW(2, PROT_READ | PROT_WRITE), LOW(4, STUB_FD_CONTROL) } },
+	{ __NR_mmap,
+	  STUB_ZYGOTE,
+	  WHEN_ALWAYS,
+	  "command page of a new stub",
 	  { EQ(0, STUB_CMD), EQ(1, STUB_SLOT_SIZE), LOW(2, PROT_READ), LOW(4, STUB_FD_CONTROL) } },
 	{ __NR_munmap, STUB_MAPPER, WHEN_ALWAYS, "guest memory", { BELOW(0, STUB_AREA) } },
-	{ __NR_munmap, STUB_MAPPER, WHEN_ALWAYS, "the zygote's stack",
+	{ __NR_munmap,
+	  STUB_MAPPER,
+	  WHEN_ALWAYS,
+	  "the zygote's stack",
 	  { EQ(0, STUB_STACK), EQ(1, STUB_STACK_SIZE) } },
-	{ __NR_mprotect, STUB_MAPPER, WHEN_ALWAYS, "guest memory",
+	{ __NR_mprotect,
+	  STUB_MAPPER,
+	  WHEN_ALWAYS,
+	  "guest memory",
 	  { BELOW(0, STUB_AREA), MASK(2, ~7U, 0) } },
 	{ __NR_clone, STUB_MAPPER, WHEN_ALWAYS, "guest threads", { EQ(0, STUB_THREAD_FLAGS) } },
 	{ __NR_clone, STUB_ZYGOTE, WHEN_ALWAYS, "stubs", { EQ(0, STUB_FORK_FLAGS) } },
 	{ __NR_sigaltstack, STUB_MAPPER, WHEN_PTRACE, "start of a guest thread", {} },
 	{ __NR_rt_sigprocmask, STUB_MAPPER, WHEN_PTRACE, "start of a guest thread", {} },
-	{ __NR_prctl, STUB_MAPPER, WHEN_DISPATCH, "a new guest thread gives up all calls but its own code's",
+	{ __NR_prctl,
+	  STUB_MAPPER,
+	  WHEN_DISPATCH,
+	  "a new guest thread gives up all calls but its own code's",
 	  { LOW(0, PR_SET_SYSCALL_USER_DISPATCH), EQ(1, PR_SYS_DISPATCH_ON), EQ(4, 0) } },
-	{ __NR_seccomp, STUB_MAPPER, WHEN_FILTERS, "a guest thread's own filter",
+	{ __NR_seccomp,
+	  STUB_MAPPER,
+	  WHEN_FILTERS,
+	  "a guest thread's own filter",
 	  { LOW(0, SECCOMP_SET_MODE_FILTER), EQ(1, 0), EQ(2, STUB_CONFIG + CONFIG_PROG_GUEST) } },
-	{ __NR_seccomp, STUB_ZYGOTE, WHEN_FILTERS, "the mapper's filter",
+	{ __NR_seccomp,
+	  STUB_ZYGOTE,
+	  WHEN_FILTERS,
+	  "the mapper's filter",
 	  { LOW(0, SECCOMP_SET_MODE_FILTER), EQ(1, 0), EQ(2, STUB_CONFIG + CONFIG_PROG_MAPPER) } },
 	{ __NR_getppid, STUB_MAPPER, WHEN_ALWAYS, "notice the sentry's death", {} },
 	{ __NR_exit_group, STUB_MAPPER, WHEN_ALWAYS, "the end of a stub", {} },
 	{ __NR_exit_group, STUB_ZYGOTE, WHEN_DISPATCH, "the end of the zygote", {} },
 	{ __NR_getppid, STUB_ZYGOTE, WHEN_DISPATCH, "a new stub checks that its sentry lives", {} },
-	{ __NR_recvmsg, STUB_ZYGOTE, WHEN_ALWAYS, "requests of the sentry", { LOW(0, STUB_FD_SOCKET) } },
+	{ __NR_recvmsg,
+	  STUB_ZYGOTE,
+	  WHEN_ALWAYS,
+	  "requests of the sentry",
+	  { LOW(0, STUB_FD_SOCKET) } },
 	{ __NR_close, STUB_ZYGOTE, WHEN_ALWAYS, "descriptors that are not the stub's", {} },
-	{ __NR_prctl, STUB_ZYGOTE, WHEN_ALWAYS, "die with the sentry", { LOW(0, PR_SET_PDEATHSIG) } },
+	{ __NR_prctl,
+	  STUB_ZYGOTE,
+	  WHEN_ALWAYS,
+	  "die with the sentry",
+	  { LOW(0, PR_SET_PDEATHSIG) } },
 };
 
 const struct stub_call *platform_stub_calls(size_t *ret_count)
@@ -119,8 +185,7 @@ static void emit_check(struct prog *p, const struct stub_arg_check *c)
 	size_t low = offsetof(struct seccomp_data, args) + 8 * (size_t)c->arg, high = low + 4;
 
 	switch (c->kind) {
-	case CHECK_NONE:
-		return;
+	case CHECK_NONE: return;
 	case CHECK_EQ:
 		emit_load(p, high);
 		emit_must(p, BPF_JEQ, (u32)(c->value >> 32));
@@ -186,18 +251,12 @@ static void emit_rule(struct prog *p, const struct stub_call *call)
 static bool present(const struct stub_call *call, const struct stub_config *config)
 {
 	switch (call->when) {
-	case WHEN_SECCOMP:
-		return !config->ptrace;
-	case WHEN_PTRACE:
-		return config->ptrace;
-	case WHEN_FILTERS:
-		return !config->dispatch;
-	case WHEN_DISPATCH:
-		return config->dispatch;
-	case WHEN_NO_FSGSBASE:
-		return !config->ptrace && !config->fsgsbase;
-	default:
-		return true;
+	case WHEN_SECCOMP: return !config->ptrace;
+	case WHEN_PTRACE: return config->ptrace;
+	case WHEN_FILTERS: return !config->dispatch;
+	case WHEN_DISPATCH: return config->dispatch;
+	case WHEN_NO_FSGSBASE: return !config->ptrace && !config->fsgsbase;
+	default: return true;
 	}
 }
 
@@ -233,7 +292,8 @@ static void emit_arch(struct prog *p)
 }
 
 /* Filters that stack: a role's program allows its own rows and those of later roles. */
-static u32 filter_build(struct sock_filter *insn, enum stub_role role, const struct stub_config *config)
+static u32 filter_build(struct sock_filter *insn, enum stub_role role,
+			const struct stub_config *config)
 {
 	struct prog p = { .insn = insn };
 
@@ -300,9 +360,9 @@ void filters_write(struct stub_config *config, const struct stub_header *stub)
 
 		if (config->dispatch && role != STUB_ZYGOTE)
 			continue;
-		progs[role]->len = (u16)(config->dispatch ?
-						 filter_build_dispatch(insn, config, stub) :
-						 filter_build(insn, (enum stub_role)role, config));
+		progs[role]->len =
+			(u16)(config->dispatch ? filter_build_dispatch(insn, config, stub)
+					       : filter_build(insn, (enum stub_role)role, config));
 		progs[role]->filter = STUB_CONFIG + offset;
 		offset += PROG_MAX * sizeof(*insn);
 		ASSERT(offset <= STUB_SLOT_SIZE);

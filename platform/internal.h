@@ -29,8 +29,8 @@
 #define CONTROL_SLOTS 65536 /* command slots and guest threads of the whole sentry */
 
 struct control {
-	int fd;		/* immutable */
-	u8 *base;	/* immutable: all slots, mapped */
+	int fd;		   /* immutable */
+	u8 *base;	   /* immutable: all slots, mapped */
 	size_t frame_size; /* immutable: bytes at a slot's end that a signal frame may take */
 	struct mutex lock;
 	u32 used;	/* slots that were ever handed out; protected by lock */
@@ -86,23 +86,23 @@ struct platform {
 	enum platform_kind kind;	/* immutable */
 	const struct platform_ops *ops; /* immutable */
 	bool fsgsbase;			/* immutable */
-	bool dispatch;			/* immutable: syscall user dispatch confines guest threads */
-	bool spin;			/* immutable */
-	int cpus;			/* immutable */
-	u64 guest_min;			/* immutable */
-	struct platform_vdso vdso;	/* immutable */
-	struct stub_header stub;	/* immutable */
-	struct xstate_format xstate;	/* immutable */
+	bool dispatch;		     /* immutable: syscall user dispatch confines guest threads */
+	bool spin;		     /* immutable */
+	int cpus;		     /* immutable */
+	u64 guest_min;		     /* immutable */
+	struct platform_vdso vdso;   /* immutable */
+	struct stub_header stub;     /* immutable */
+	struct xstate_format xstate; /* immutable */
 	struct control control;
 	int zygote_pid, zygote_socket, zygote_pidfd; /* immutable */
 	_Atomic bool zygote_dead;
-	struct mutex lock;		/* the zygote's socket; spaces */
-	struct list spaces;		/* protected by lock */
-	int reaper_epoll;		/* immutable; -1 without reaper */
+	struct mutex lock;  /* the zygote's socket; spaces */
+	struct list spaces; /* protected by lock */
+	int reaper_epoll;   /* immutable; -1 without reaper */
 	int reaper_event;
 	pthread_t reaper;
 	bool reaper_started;
-	_Atomic int running;		/* contexts that run guest code or spin */
+	_Atomic int running; /* contexts that run guest code or spin */
 };
 
 /* For tests: as on a host without syscall user dispatch. */
@@ -138,8 +138,9 @@ struct platform_as {
 	u32 seq;
 	struct list contexts; /* platform_context.node */
 	struct list retired;  /* threads told to exit: struct retired_thread */
-	u32 *slot_control;    /* [local slot] its control slot, mapped in the stub as long as it lives */
-	u32 *slot_free;	      /* stack of local slots without a thread */
+	u32 *slot_control; /* [local slot] its control slot, mapped in the stub as long as it lives
+			    */
+	u32 *slot_free;	   /* stack of local slots without a thread */
 	u32 slot_count, slot_free_count, slot_capacity;
 	_Atomic u64 wall_ns; /* time in guest code, all contexts that ever were */
 };
@@ -167,30 +168,29 @@ struct retired_thread {
 /* More than any XSAVE area that a kernel hands out (AMX: 11 KiB). */
 #define XSTATE_BUF_SIZE (32 * 1024)
 
-
 struct platform_context {
-	struct platform_as *as;	 /* immutable, a reference */
+	struct platform_as *as; /* immutable, a reference */
 	struct platform *platform;
-	struct list node;	 /* protected by as->lock */
-	int tid;		 /* immutable */
-	u32 slot;		 /* immutable: control slot */
-	u32 local_slot;		 /* immutable: index in STUB_SLOTS */
-	u8 *mem;		 /* immutable: the slot in the sentry */
-	struct stub_ctx *shared; /* == mem */
-	u64 stub_addr;		 /* immutable: the slot in the stub */
+	struct list node;	  /* protected by as->lock */
+	int tid;		  /* immutable */
+	u32 slot;		  /* immutable: control slot */
+	u32 local_slot;		  /* immutable: index in STUB_SLOTS */
+	u8 *mem;		  /* immutable: the slot in the sentry */
+	struct stub_ctx *shared;  /* == mem */
+	u64 stub_addr;		  /* immutable: the slot in the stub */
 	_Atomic bool interrupted; /* sticky until platform_switch sees it */
-	_Atomic bool in_guest;	 /* a signal reaches it */
-	_Atomic u64 wall_ns;	 /* time in guest code, up to the last stop */
-	_Atomic u64 entered_ns;	 /* since when it is in guest code; 0: it is not */
+	_Atomic bool in_guest;	  /* a signal reaches it */
+	_Atomic u64 wall_ns;	  /* time in guest code, up to the last stop */
+	_Atomic u64 entered_ns;	  /* since when it is in guest code; 0: it is not */
 	/* owner thread only */
-	u32 uc;		      /* offset of the current ucontext, validated */
+	u32 uc; /* offset of the current ucontext, validated */
 	bool dead;
-	int spin_credit;      /* seccomp: < 0: that many stops without spinning */
+	int spin_credit; /* seccomp: < 0: that many stops without spinning */
 	int spin_penalty;
-	u64 handle_ns;	      /* moving average: how long the sentry has its turn */
+	u64 handle_ns; /* moving average: how long the sentry has its turn */
 	u64 last_stop_ns;
-	void *xbuf;	      /* XSTATE_BUF_SIZE, scratch for extended state */
-	size_t xbuf_size;     /* ptrace: what the kernel's register set takes */
+	void *xbuf;	  /* XSTATE_BUF_SIZE, scratch for extended state */
+	size_t xbuf_size; /* ptrace: what the kernel's register set takes */
 };
 
 #endif

@@ -21,12 +21,9 @@ bool platform_test_no_dispatch;
 const char *platform_name(enum platform_kind kind)
 {
 	switch (kind) {
-	case PLATFORM_SECCOMP:
-		return "seccomp";
-	case PLATFORM_PTRACE:
-		return "ptrace";
-	default:
-		return "auto";
+	case PLATFORM_SECCOMP: return "seccomp";
+	case PLATFORM_PTRACE: return "ptrace";
+	default: return "auto";
 	}
 }
 
@@ -54,8 +51,9 @@ static u64 min_addr(void)
 static void config_write(struct platform *p)
 {
 	struct stub_config *config = control_slot(&p->control, 0);
-	static const int unblocked[] = { SIGILL, SIGTRAP, SIGBUS, SIGFPE,
-					 SIGSEGV, SIGSYS, STUB_INTERRUPT_SIGNAL };
+	static const int unblocked[] = {
+		SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, STUB_INTERRUPT_SIGNAL
+	};
 
 	config->ptrace = p->kind == PLATFORM_PTRACE;
 	config->fsgsbase = p->fsgsbase;
@@ -159,8 +157,9 @@ static int platform_prove(struct platform *p, char *reason, size_t reason_size)
 	while (stop.reason == PLATFORM_STOP_INTERRUPTED);
 	if (stop.reason != PLATFORM_STOP_FAULT || stop.fault_addr != p->guest_min ||
 	    !stop.access_exec) {
-		snprintf(reason, reason_size, "a guest thread stops for the wrong reason (%d, signal %d)",
-			 stop.reason, stop.signo);
+		snprintf(reason, reason_size,
+			 "a guest thread stops for the wrong reason (%d, signal %d)", stop.reason,
+			 stop.signo);
 		ret = -EOPNOTSUPP;
 	}
 	platform_context_free(ctx);
@@ -199,8 +198,8 @@ int platform_new(const struct platform_config *config, struct platform **ret)
 		err = platform_try(order[i], config, ret, reason, sizeof(reason));
 		if (err == 0)
 			return 0;
-		snprintf(line, sizeof(line), "platform %s refused: %s%s", platform_name(order[i]), reason,
-			 config->kind == PLATFORM_AUTO && i == 0 ? "; trying ptrace" : "");
+		snprintf(line, sizeof(line), "platform %s refused: %s%s", platform_name(order[i]),
+			 reason, config->kind == PLATFORM_AUTO && i == 0 ? "; trying ptrace" : "");
 		if (config->explain)
 			config->explain(line);
 		else

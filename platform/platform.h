@@ -45,7 +45,7 @@ enum platform_kind { PLATFORM_AUTO, PLATFORM_SECCOMP, PLATFORM_PTRACE };
 
 struct platform_config {
 	enum platform_kind kind;
-	bool spin;			/* --spin=auto: spin before sleeping where it helps */
+	bool spin; /* --spin=auto: spin before sleeping where it helps */
 	struct memfile *files[PLATFORM_MAX_FILES]; /* [i]->stub_slot == i */
 	int file_count;
 	/* Called for each explanation line ("seccomp refused: ...; using ptrace"). May be NULL. */
@@ -73,14 +73,15 @@ int platform_kind_parse(const char *name, enum platform_kind *ret);
 /* For doctor: 0 when usable here, else -errno with one line in reason. */
 int platform_probe(enum platform_kind kind, char *reason, size_t reason_size);
 
-/* Guest addresses run from min (inclusive) to max (exclusive), page-aligned; the stub lives above. */
+/* Guest addresses run from min (inclusive) to max (exclusive), page-aligned; the stub lives above.
+ */
 void platform_guest_limits(const struct platform *p, u64 *ret_min, u64 *ret_max);
 /* Where the host's vDSO (and vvar) are in every stub: one range that mm must keep
  * reserved if it lies below max; ehdr is AT_SYSINFO_EHDR. */
 struct platform_vdso {
 	u64 start, end; /* vvar and vdso together */
 	u64 ehdr;
-	u64 vdso_end;	/* [ehdr, vdso_end) is [vdso], [start, ehdr) is [vvar] */
+	u64 vdso_end; /* [ehdr, vdso_end) is [vdso], [start, ehdr) is [vvar] */
 };
 void platform_get_vdso(const struct platform *p, struct platform_vdso *ret);
 
@@ -106,7 +107,8 @@ int platform_as_map_zero(struct platform_as *as, u64 addr, u64 len, int prot);
  * could not split a mapping (map count); the range is as it was. A dead stub: 0. */
 int platform_as_unmap(struct platform_as *as, u64 addr, u64 len);
 int platform_as_protect(struct platform_as *as, u64 addr, u64 len, int prot);
-/* A number of changes, in one hand-over where the platform can. Same errors: stops at the first failure. */
+/* A number of changes, in one hand-over where the platform can. Same errors: stops at the first
+ * failure. */
 struct platform_op {
 	enum { PLATFORM_OP_MAP, PLATFORM_OP_MAP_ZERO, PLATFORM_OP_UNMAP, PLATFORM_OP_PROTECT } kind;
 	u64 addr, len;
@@ -118,7 +120,8 @@ struct platform_op {
 int platform_as_batch(struct platform_as *as, const struct platform_op *ops, size_t count);
 /* True when the stub died without our asking (killed by host OOM, filter violation, ...). */
 bool platform_as_dead(struct platform_as *as);
-/* Kills the stub, for when its mappings cannot be brought into a known state. Its guest has no access to memory afterwards. */
+/* Kills the stub, for when its mappings cannot be brought into a known state. Its guest has no
+ * access to memory afterwards. */
 void platform_as_kill(struct platform_as *as);
 
 /* ---- contexts ---- */
@@ -132,10 +135,12 @@ int platform_context_new(struct platform_as *as, struct platform_context **ret);
 void platform_context_free(struct platform_context *ctx);
 
 enum platform_stop_reason {
-	PLATFORM_STOP_SYSCALL,	   /* regs->orig_rax is the number, regs->rax == -ENOSYS, rip behind it */
-	PLATFORM_STOP_FAULT,	   /* memory: info filled; access_* say what was tried */
+	PLATFORM_STOP_SYSCALL, /* regs->orig_rax is the number, regs->rax == -ENOSYS, rip behind it
+				*/
+	PLATFORM_STOP_FAULT,   /* memory: info filled; access_* say what was tried */
 	PLATFORM_STOP_EXCEPTION,   /* SIGILL, SIGFPE, SIGTRAP, SIGBUS (alignment), #GP SIGSEGV */
-	PLATFORM_STOP_INTERRUPTED, /* platform_context_interrupt, or nothing in particular: go round */
+	PLATFORM_STOP_INTERRUPTED, /* platform_context_interrupt, or nothing in particular: go round
+				    */
 	PLATFORM_STOP_DEAD,	   /* the stub is gone: kill the guest process (SIGKILL) */
 };
 

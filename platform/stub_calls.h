@@ -5,8 +5,8 @@
  * documentation, `minisentry doctor` and the audit's expectation. Either filters
  * stack (a mapper is also under the zygote's, a guest thread under all three), or
  * there is one that gives each part of the stub's code its role's rows, and guest
- * threads are under syscall user dispatch. What no row allows raises SIGSYS, which is a system call stop for a guest thread and death for the
- * others (they block all signals).
+ * threads are under syscall user dispatch. What no row allows raises SIGSYS, which is a system call
+ * stop for a guest thread and death for the others (they block all signals).
  */
 #ifndef MINISENTRY_PLATFORM_STUB_CALLS_H
 #define MINISENTRY_PLATFORM_STUB_CALLS_H
@@ -48,7 +48,8 @@ struct stub_call {
 
 const struct stub_call *platform_stub_calls(size_t *ret_count);
 
-/* For the audit: has this role's filter a row for nr, with that platform on this host? kind is not AUTO. */
+/* For the audit: has this role's filter a row for nr, with that platform on this host? kind is not
+ * AUTO. */
 bool platform_stub_may_call(enum platform_kind kind, enum stub_role role, int nr);
 
 /* Where the stub's code is mapped, and its parts of which only one role makes calls. */

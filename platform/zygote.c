@@ -170,7 +170,8 @@ int zygote_start(struct platform *p, const struct platform_config *config, char 
 			break;
 	}
 	if (ret == -ECONNRESET || ret == -EPIPE) { /* it could not move, and ended */
-		snprintf(reason, reason_size, "the stub's addresses are not free here (minisentry within minisentry?)");
+		snprintf(reason, reason_size,
+			 "the stub's addresses are not free here (minisentry within minisentry?)");
 		return -EOPNOTSUPP;
 	}
 	if (ret < 0) {
@@ -226,9 +227,9 @@ static struct platform_as *find_space(struct platform *p, u64 pid)
 	struct platform_as *as;
 
 	MUTEX_GUARD(&p->lock);
-	list_for_each(as, &p->spaces, node)
-		if ((u64)as->pid == pid)
-			return refs_tryget(&as->refs) ? as : NULL;
+	list_for_each(as, &p->spaces, node) if ((u64)as->pid == pid) return refs_tryget(&as->refs)
+		? as
+		: NULL;
 	return NULL;
 }
 

@@ -8,7 +8,6 @@
 /* Segments of one host write; more than one page of fragments is rare. */
 #define WRITE_SEGS 64
 
-
 void tmpfs_data_init(struct tmpfs_data *d)
 {
 	d->mappable.ops = &tmpfs_mappable_ops;
@@ -242,7 +241,8 @@ static ssize_t write_fresh(struct tmpfs_sb *s, u64 mem, u64 n, struct kiov *src)
 	return done;
 }
 
-/* Copies up to n bytes to `off`, inside e. fresh: its pages were just allocated. Bytes or -errno. */
+/* Copies up to n bytes to `off`, inside e. fresh: its pages were just allocated. Bytes or -errno.
+ */
 static ssize_t write_extent(struct tmpfs_data *d, struct extent *e, u64 off, u64 n, bool fresh,
 			    struct kiov *src)
 {
@@ -318,7 +318,8 @@ ssize_t tmpfs_write(struct file *f, struct kiov *src, u64 offset, int flags)
 			goto out;
 		len = d->size - offset;
 	}
-	/* A mapping may have dirtied the tail of the last page, which now becomes part of the file. */
+	/* A mapping may have dirtied the tail of the last page, which now becomes part of the file.
+	 */
 	if (offset > d->size && !page_aligned(d->size))
 		data_zero_allocated(d, d->size, MIN(offset, page_up_nofail(d->size)) - d->size);
 	n = write_locked(d, src, offset, len);

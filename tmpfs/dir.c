@@ -406,8 +406,8 @@ static int dir_iterate(struct file *f, struct dir_emit *e, u64 *pos)
 	     n = ktree_ceil(&dir->entries, *pos)) {
 		struct tmpfs_dirent *de = container_of(n, struct tmpfs_dirent, by_cookie);
 
-		if (!e->emit(e, de->name, de->name_len, de->inode->ino,
-			     (u8)(de->inode->type >> 12), n->key + 1))
+		if (!e->emit(e, de->name, de->name_len, de->inode->ino, (u8)(de->inode->type >> 12),
+			     n->key + 1))
 			break;
 		*pos = n->key + 1;
 	}

@@ -44,7 +44,8 @@ int data_extent_insert(struct tmpfs_data *d, u64 off, u64 len, u64 mem)
 			free(next);
 		}
 	} else if (next) {
-		/* Nothing lies between off and next, so the key may move without moving the node. */
+		/* Nothing lies between off and next, so the key may move without moving the node.
+		 */
 		next->node.key = off;
 		next->mem = mem;
 		next->len += len;
@@ -97,7 +98,9 @@ int data_extent_remove(struct tmpfs_data *d, u64 start, u64 end, struct ktree *r
 			spare = malloc(sizeof(*spare));
 			if (!spare)
 				return -ENOMEM;
-			*spare = (struct extent){ .node.key = e->node.key, .len = cut, .mem = e->mem };
+			*spare = (struct extent){ .node.key = e->node.key,
+						  .len = cut,
+						  .mem = e->mem };
 			/* Moving the key up inside its own range keeps the order. */
 			e->node.key += cut;
 			e->mem += cut;

@@ -59,10 +59,9 @@ static int plan_holes(struct tmpfs_data *d, u64 start, u64 end, struct plan *p)
 
 static int plan_reserve(struct tmpfs_sb *s, struct plan *p, u64 hint)
 {
-	struct pgalloc_opts opts = { .mode = PGALLOC_ALLOCATE,
-				     .dir = PGALLOC_UP,
-				     .acct_id = s->acct_id,
-				     .hint = hint };
+	struct pgalloc_opts opts = {
+		.mode = PGALLOC_ALLOCATE, .dir = PGALLOC_UP, .acct_id = s->acct_id, .hint = hint
+	};
 
 	for (size_t i = 0; i < p->count; i++) {
 		struct mem_range r;
@@ -85,8 +84,8 @@ static int plan_commit(struct tmpfs_sb *s, struct plan *p)
 
 		while (r.start < r.end) {
 			struct mem_range step = { r.start, MIN(r.end, r.start + POPULATE_STEP) };
-			int err = s->memory->disk_backed ? pgalloc_commit(s->store, step) :
-							   pgalloc_populate(s->store, step);
+			int err = s->memory->disk_backed ? pgalloc_commit(s->store, step)
+							 : pgalloc_populate(s->store, step);
 
 			if (err < 0)
 				return err;
@@ -119,7 +118,8 @@ static int plan_insert(struct tmpfs_data *d, struct plan *p)
 			if (hole && !err)
 				p->charged -= len >> PAGE_SHIFT;
 			else
-				memfile_put(s->memory, (struct mem_range){ r.start, r.start + len });
+				memfile_put(s->memory,
+					    (struct mem_range){ r.start, r.start + len });
 			off += len;
 			r.start += len;
 		}

@@ -48,15 +48,15 @@
 
 struct tmpfs_sb {
 	struct superblock sb;
-	struct pgalloc *store;	 /* immutable */
-	struct memfile *memory;	 /* immutable: pgalloc_file(store) */
-	u32 acct_id;		 /* immutable */
-	bool allow_any_xattr;	 /* immutable */
-	bool own_store;		 /* immutable */
-	u32 hash_seed;		 /* immutable */
+	struct pgalloc *store;		   /* immutable */
+	struct memfile *memory;		   /* immutable: pgalloc_file(store) */
+	u32 acct_id;			   /* immutable */
+	bool allow_any_xattr;		   /* immutable */
+	bool own_store;			   /* immutable */
+	u32 hash_seed;			   /* immutable */
 	u32 root_mode, root_uid, root_gid; /* immutable: for show_options */
-	_Atomic u64 page_limit;	 /* 0: none */
-	_Atomic u64 inode_limit; /* 0: none */
+	_Atomic u64 page_limit;		   /* 0: none */
+	_Atomic u64 inode_limit;	   /* 0: none */
 	_Atomic u64 pages_used;
 	_Atomic u64 inodes_used;
 };
@@ -152,9 +152,9 @@ extern const struct inode_ops tmpfs_inode_ops;
 extern const struct file_ops tmpfs_file_ops;
 extern const struct file_ops memfd_file_ops;
 /* What tmpfs_file_ops and memfd_file_ops have in common. */
-#define TMPFS_FILE_OPS                                                                       \
-	.release = tmpfs_file_release, .read = tmpfs_read, .write = tmpfs_write,             \
-	.seek = tmpfs_seek, .mappable = tmpfs_file_mappable, .fsync = tmpfs_file_fsync,      \
+#define TMPFS_FILE_OPS                                                                             \
+	.release = tmpfs_file_release, .read = tmpfs_read, .write = tmpfs_write,                   \
+	.seek = tmpfs_seek, .mappable = tmpfs_file_mappable, .fsync = tmpfs_file_fsync,            \
 	.fallocate = tmpfs_fallocate, .fcntl = tmpfs_fcntl
 void tmpfs_file_release(struct file *f);
 int tmpfs_file_mappable(struct file *f, struct mappable **ret);
@@ -183,7 +183,8 @@ extern const struct file_ops tmpfs_dir_ops;
 /* ---- xattr.c ---- */
 
 ssize_t tmpfs_getxattr(struct inode *inode, const char *name, void *dst, size_t size);
-int tmpfs_setxattr(struct inode *inode, const char *name, const void *value, size_t size, int flags);
+int tmpfs_setxattr(struct inode *inode, const char *name, const void *value, size_t size,
+		   int flags);
 ssize_t tmpfs_listxattr(struct inode *inode, char *dst, size_t size);
 int tmpfs_removexattr(struct inode *inode, const char *name);
 /* Content or owner changed: file capabilities no longer describe it. */
@@ -205,8 +206,8 @@ static inline u64 extent_end(const struct extent *e)
 
 /* The extent that holds `off`, or the first one after it; NULL when none. */
 struct extent *data_extent_find(struct tmpfs_data *d, u64 off);
-/* Puts [off, off+len) -> mem into the tree (a hole there), merging with neighbours. Takes the range's
- * reference and its charge. 0 or -ENOMEM (then both stay the caller's). */
+/* Puts [off, off+len) -> mem into the tree (a hole there), merging with neighbours. Takes the
+ * range's reference and its charge. 0 or -ENOMEM (then both stay the caller's). */
 int data_extent_insert(struct tmpfs_data *d, u64 off, u64 len, u64 mem);
 /*
  * Takes all of [start, end) (page-aligned) out of the tree and links the
@@ -240,7 +241,8 @@ void data_zero_allocated(struct tmpfs_data *d, u64 off, u64 len);
 /* ---- fallocate.c ---- */
 
 int tmpfs_fallocate(struct file *f, int mode, u64 offset, u64 len);
-/* Frees whole pages of [offset, offset+len) and zeroes the rest of it. 0, -EPERM (seals), -ENOMEM. */
+/* Frees whole pages of [offset, offset+len) and zeroes the rest of it. 0, -EPERM (seals), -ENOMEM.
+ */
 int tmpfs_punch_hole(struct tmpfs_data *d, u64 offset, u64 len);
 
 /* ---- map.c ---- */

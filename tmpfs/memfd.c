@@ -15,12 +15,13 @@
 /* glibc's O_LARGEFILE is 0 on x86-64; F_GETFL shows the kernel's. */
 #define KERNEL_O_LARGEFILE 0100000
 
-#define ALL_SEALS                                                                            \
-	(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE |    \
+#define ALL_SEALS                                                                                  \
+	(F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE |          \
 	 TMPFS_F_SEAL_EXEC)
 #define MEMFD_NAME_MAX (255 - 6) /* without "memfd:" */
 
-static int unnamed_inode(struct superblock *sb, u32 mode, const struct cred *cred, struct inode **ret)
+static int unnamed_inode(struct superblock *sb, u32 mode, const struct cred *cred,
+			 struct inode **ret)
 {
 	struct inode_create how = { .mode = S_IFREG | mode,
 				    .uid = cred ? cred->fsuid : 0,
@@ -71,7 +72,8 @@ int memfd_create_file(struct superblock *sb, const char *name, u32 flags, const 
 	if (tmpfs_inode(inode)->memfd_name)
 		err = dentry_new_root(inode, &path.dentry);
 	if (!err)
-		err = file_new(inode, &path, O_RDWR | KERNEL_O_LARGEFILE, cred, &memfd_file_ops, NULL, ret);
+		err = file_new(inode, &path, O_RDWR | KERNEL_O_LARGEFILE, cred, &memfd_file_ops,
+			       NULL, ret);
 	path_put(&path);
 	inode_put(inode);
 	return err;

@@ -122,7 +122,9 @@ static const struct superblock_ops super_ops = {
 int tmpfs_new(const struct tmpfs_options *o, struct superblock **ret)
 {
 	struct tmpfs_sb *s = calloc(1, sizeof(*s));
-	struct inode_create how = { .mode = S_IFDIR | (o->mode & 07777), .uid = o->uid, .gid = o->gid };
+	struct inode_create how = { .mode = S_IFDIR | (o->mode & 07777),
+				    .uid = o->uid,
+				    .gid = o->gid };
 	u64 size;
 	int err;
 
@@ -130,7 +132,8 @@ int tmpfs_new(const struct tmpfs_options *o, struct superblock **ret)
 		return -ENOMEM;
 	if (!page_up(o->size_limit, &size))
 		size = page_down(UINT64_MAX);
-	superblock_init(&s->sb, &super_ops, "tmpfs", o->source ? o->source : "tmpfs", TMPFS_MAGIC, 0);
+	superblock_init(&s->sb, &super_ops, "tmpfs", o->source ? o->source : "tmpfs", TMPFS_MAGIC,
+			0);
 	s->store = o->store;
 	s->memory = pgalloc_file(o->store);
 	s->acct_id = o->acct_id;
@@ -140,8 +143,8 @@ int tmpfs_new(const struct tmpfs_options *o, struct superblock **ret)
 	s->root_uid = o->uid;
 	s->root_gid = o->gid;
 	s->page_limit = size >> PAGE_SHIFT;
-	s->inode_limit = o->inode_limit ? MIN(o->inode_limit, TMPFS_INODES_HARD_MAX) :
-					  TMPFS_INODES_HARD_MAX;
+	s->inode_limit =
+		o->inode_limit ? MIN(o->inode_limit, TMPFS_INODES_HARD_MAX) : TMPFS_INODES_HARD_MAX;
 	err = tmpfs_inode_new(s, &how, &s->sb.root);
 	if (err < 0) {
 		superblock_put(&s->sb);
@@ -199,8 +202,8 @@ static bool parse_u32(const char *text, int base, u32 max, u32 *ret)
 
 static bool ignored_option(const char *key)
 {
-	static const char *const names[] = { "huge",  "mpol", "inode32", "inode64", "noswap",
-					     "quota", "rw",   "ro" };
+	static const char *const names[] = { "huge",   "mpol",	"inode32", "inode64",
+					     "noswap", "quota", "rw",	   "ro" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		if (!strcmp(key, names[i]))
@@ -275,7 +278,7 @@ int tmpfs_remount(struct superblock *sb, const char *data, u64 total_memory)
 	if ((pages && s->pages_used > pages) || (o.inode_limit && s->inodes_used > o.inode_limit))
 		return -EINVAL;
 	s->page_limit = pages;
-	s->inode_limit = o.inode_limit ? MIN(o.inode_limit, TMPFS_INODES_HARD_MAX) :
-					 TMPFS_INODES_HARD_MAX;
+	s->inode_limit =
+		o.inode_limit ? MIN(o.inode_limit, TMPFS_INODES_HARD_MAX) : TMPFS_INODES_HARD_MAX;
 	return 0;
 }

@@ -23,10 +23,12 @@ struct tmpfs_options {
 	u32 acct_id;
 	const char *source;
 	bool allow_any_xattr; /* overlay upper layers: trusted.* etc. for the sentry itself */
-	bool own_store;	       /* the file system frees the store when it goes (not when tmpfs_new fails) */
+	bool own_store; /* the file system frees the store when it goes (not when tmpfs_new fails)
+			 */
 };
 int tmpfs_new(const struct tmpfs_options *o, struct superblock **ret);
-/* Parses mount(2) data ("size=10m,mode=1777,nr_inodes=..,uid=,gid="); half of total_memory by default. */
+/* Parses mount(2) data ("size=10m,mode=1777,nr_inodes=..,uid=,gid="); half of total_memory by
+ * default. */
 int tmpfs_parse_options(const char *data, u64 total_memory, struct tmpfs_options *io);
 /* mount -o remount: new size and inode limits; -EINVAL below what is in use or for a bad option. */
 int tmpfs_remount(struct superblock *sb, const char *data, u64 total_memory);
@@ -34,7 +36,8 @@ int tmpfs_remount(struct superblock *sb, const char *data, u64 total_memory);
 /* memfd_create(2): flags MFD_*. sb is the kernel's internal tmpfs. */
 int memfd_create_file(struct superblock *sb, const char *name, u32 flags, const struct cred *cred,
 		      struct file **ret);
-/* Shared anonymous memory of len bytes (MAP_SHARED|MAP_ANONYMOUS, SysV shm). Returns a reference. */
+/* Shared anonymous memory of len bytes (MAP_SHARED|MAP_ANONYMOUS, SysV shm). Returns a reference.
+ */
 int shmem_new(struct superblock *sb, u64 len, struct mappable **ret);
 
 #endif

@@ -43,7 +43,8 @@ static int check_owner_change(const struct kstat *st, const struct cred *cred,
 	return 0;
 }
 
-static int check_times(struct inode *inode, const struct kstat *st, const struct cred *cred, u32 mask)
+static int check_times(struct inode *inode, const struct kstat *st, const struct cred *cred,
+		       u32 mask)
 {
 	if (st->uid == cred->fsuid || cred_capable(cred, CAP_FOWNER))
 		return 0;
@@ -244,7 +245,8 @@ static int check_user_xattr(struct inode *inode, const struct cred *cred, int ma
 }
 
 /* xattr(7): who may do what in which namespace. */
-static int xattr_permission(const struct path *p, const struct cred *cred, const char *name, int mask)
+static int xattr_permission(const struct path *p, const struct cred *cred, const char *name,
+			    int mask)
 {
 	struct inode *inode = p->dentry->inode;
 	int err = check_name(name);
@@ -352,7 +354,8 @@ ssize_t vfs_listxattr(const struct path *p, const struct cred *cred, char *dst, 
 		return n;
 	if (size)
 		return (ssize_t)filter_list(dst, (size_t)n);
-	/* The length alone is asked for: filter a copy where one fits, else say the larger bound. */
+	/* The length alone is asked for: filter a copy where one fits, else say the larger bound.
+	 */
 	n = inode->ops->listxattr(inode, buf, sizeof(buf));
 	return n > 0 ? (ssize_t)filter_list(buf, (size_t)n) : inode->ops->listxattr(inode, dst, 0);
 }

@@ -10,7 +10,7 @@ static struct mutex cache_lock = MUTEX_INIT(RANK_DENTRY, "vfs.dcache");
 /* protected by cache_lock */
 static struct dentry *buckets[DCACHE_BUCKETS];
 static struct list lru = LIST_INIT(lru); /* newest first */
-static _Atomic size_t retained_count; /* written under cache_lock */
+static _Atomic size_t retained_count;	 /* written under cache_lock */
 
 void dcache_lock(void)
 {
@@ -221,8 +221,8 @@ static void cache_drop(struct dentry *d, bool deleted)
 }
 
 /*
- * Enters what the file system's lookup found, unless another reader did so meanwhile. Takes over inode
- * (NULL: absent) and returns the dentry with a reference.
+ * Enters what the file system's lookup found, unless another reader did so meanwhile. Takes over
+ * inode (NULL: absent) and returns the dentry with a reference.
  */
 static int enter_found(struct dentry *parent, const char *name, size_t len, struct inode *inode,
 		       struct dentry **ret)
@@ -257,12 +257,12 @@ static bool still_valid(struct dentry *d, const struct inode *found)
 {
 	if (d->inode == found)
 		return true;
-	return d->inode && found && d->inode->ino == found->ino &&
-	       d->inode->type == found->type && atomic_load(&d->mounted) > 0;
+	return d->inode && found && d->inode->ino == found->ino && d->inode->type == found->type &&
+	       atomic_load(&d->mounted) > 0;
 }
 
-static int lookup_uncached(struct dentry *parent, const char *name, size_t len, struct dentry *stale,
-			   struct dentry **ret)
+static int lookup_uncached(struct dentry *parent, const char *name, size_t len,
+			   struct dentry *stale, struct dentry **ret)
 {
 	struct inode *dir = parent->inode, *found = NULL;
 	char copy[256];
@@ -447,7 +447,8 @@ int dentry_exchange(struct dentry *a, struct dentry *b)
 
 /* ---- eviction ---- */
 
-/* Moves up to n evictable dentries from the cold end to `out`, cache locked; sb NULL: any, by the clock. */
+/* Moves up to n evictable dentries from the cold end to `out`, cache locked; sb NULL: any, by the
+ * clock. */
 static void collect(struct superblock *sb, size_t scan, struct list *out)
 {
 	struct list *p = lru.prev;
@@ -471,7 +472,8 @@ static void collect(struct superblock *sb, size_t scan, struct list *out)
 			}
 			continue;
 		}
-		/* A parent that only this child kept goes too, and so on up: a deep tree is freed in one pass. */
+		/* A parent that only this child kept goes too, and so on up: a deep tree is freed
+		 * in one pass. */
 		for (;;) {
 			struct dentry *parent = d->parent;
 
@@ -492,7 +494,8 @@ static bool release_collected(struct list *out)
 	struct dentry *d, *tmp;
 	bool any = false;
 
-	list_for_each_safe(d, tmp, out, lru) {
+	list_for_each_safe(d, tmp, out, lru)
+	{
 		list_del(&d->lru);
 		dentry_put(d);
 		any = true;

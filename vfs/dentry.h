@@ -37,21 +37,23 @@ struct dentry {
 	char inline_name[DENTRY_INLINE_NAME];
 };
 
-/* Finds name in the directory parent (a positive dentry). A positive dentry with a reference, or -ENOENT.
- * Takes the dir_lock when the cache cannot answer. */
+/* Finds name in the directory parent (a positive dentry). A positive dentry with a reference, or
+ * -ENOENT. Takes the dir_lock when the cache cannot answer. */
 int dentry_lookup(struct dentry *parent, const char *name, size_t len, struct dentry **ret);
 /* The same with parent's dir_lock held (read or write). */
 int dentry_lookup_locked(struct dentry *parent, const char *name, size_t len, struct dentry **ret);
 /* An unhashed dentry for a name about to be created; NULL: no memory. */
 struct dentry *dentry_alloc(struct dentry *parent, const char *name, size_t len);
-/* Gives d its inode (reference taken over) and enters it into the cache. dir_lock held for write. */
+/* Gives d its inode (reference taken over) and enters it into the cache. dir_lock held for write.
+ */
 void dentry_instantiate(struct dentry *d, struct inode *inode);
 /* The name is gone: d leaves the cache and counts as deleted. dir_lock held for write. */
 void dentry_delete(struct dentry *d);
-/* The file system says that d is not what it stands for any more (-ESTALE): the next lookup asks again. */
+/* The file system says that d is not what it stands for any more (-ESTALE): the next lookup asks
+ * again. */
 void dentry_forget(struct dentry *d);
-/* Rename: d takes the place of (new_parent, name); what was there must be deleted already. 0 or -ENOMEM
- * with nothing changed. Both dir_locks held for write. */
+/* Rename: d takes the place of (new_parent, name); what was there must be deleted already. 0 or
+ * -ENOMEM with nothing changed. Both dir_locks held for write. */
 int dentry_move(struct dentry *d, struct dentry *new_parent, const char *name, size_t len);
 int dentry_exchange(struct dentry *a, struct dentry *b);
 /* a is b or an ancestor of b. Stable under the superblock's rename_lock. */

@@ -13,8 +13,8 @@
 #define RWF_NOAPPEND 0x20 /* newer than this system's headers */
 #endif
 
-void (*_Atomic vfs_notify_hook)(struct inode *inode, struct inode *parent, const char *name, u32 mask,
-			u32 cookie);
+void (*_Atomic vfs_notify_hook)(struct inode *inode, struct inode *parent, const char *name,
+				u32 mask, u32 cookie);
 
 int file_new(struct inode *inode, const struct path *path, u32 flags, const struct cred *cred,
 	     const struct file_ops *ops, void *private, struct file **ret)
@@ -296,8 +296,9 @@ static int append_offset(struct file *f, u64 *ret)
 static ssize_t do_write(struct file *f, struct kiov *src, u64 *io_offset, int flags, u64 limit)
 {
 	struct inode *inode = f->inode;
-	bool append = inode->type == S_IFREG &&
-		      (((file_flags(f) & O_APPEND) && !(flags & RWF_NOAPPEND)) || (flags & RWF_APPEND));
+	bool append =
+		inode->type == S_IFREG &&
+		(((file_flags(f) & O_APPEND) && !(flags & RWF_NOAPPEND)) || (flags & RWF_APPEND));
 	u64 offset = *io_offset;
 	ssize_t n;
 	int err;
@@ -398,9 +399,7 @@ s64 vfs_generic_seek(struct file *f, s64 offset, int whence, u64 size)
 	s64 pos;
 
 	switch (whence) {
-	case SEEK_SET:
-		pos = offset;
-		break;
+	case SEEK_SET: pos = offset; break;
 	case SEEK_CUR:
 		if (__builtin_add_overflow((s64)f->pos, offset, &pos))
 			return -EOVERFLOW;
@@ -415,8 +414,7 @@ s64 vfs_generic_seek(struct file *f, s64 offset, int whence, u64 size)
 			return -ENXIO;
 		pos = whence == SEEK_DATA ? offset : (s64)size;
 		break;
-	default:
-		return -EINVAL;
+	default: return -EINVAL;
 	}
 	return pos < 0 ? -EINVAL : pos;
 }

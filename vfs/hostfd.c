@@ -15,8 +15,8 @@
 
 s64 (*hostfs_ioctl_hook)(struct file *f, int host_fd, u32 cmd, u64 arg);
 
-/* Files over inherited host descriptors. The descriptions are shared with the user's shell, so their
- * O_NONBLOCK flag is left alone: readiness is asked before each transfer. */
+/* Files over inherited host descriptors. The descriptions are shared with the user's shell, so
+ * their O_NONBLOCK flag is left alone: readiness is asked before each transfer. */
 struct host_inode {
 	struct inode inode;
 	int fd;		    /* immutable; owned */
@@ -39,8 +39,8 @@ static int fd_of(struct file *f)
 /* ---- the watcher thread ---- */
 
 static struct mutex watch_lock = MUTEX_INIT(RANK_LEAF, "hostfd.watch");
-static int watch_epoll = -1; /* protected by watch_lock */
-static int watch_stop = -1;  /* eventfd; protected by watch_lock */
+static int watch_epoll = -1;			 /* protected by watch_lock */
+static int watch_stop = -1;			 /* eventfd; protected by watch_lock */
 static struct list watched = LIST_INIT(watched); /* protected by watch_lock */
 static u64 next_watch_id = 1;			 /* protected by watch_lock */
 
@@ -50,9 +50,10 @@ static struct host_inode *find_watched(u64 id)
 	struct host_inode *h;
 
 	MUTEX_GUARD(&watch_lock);
-	list_for_each(h, &watched, watch_node)
-		if (h->watch_id == id)
-			return refs_tryget(&h->inode.refs) ? h : NULL;
+	list_for_each(h, &watched,
+		      watch_node) if (h->watch_id == id) return refs_tryget(&h->inode.refs)
+		? h
+		: NULL;
 	return NULL;
 }
 
@@ -285,10 +286,10 @@ static int reg_fsync(struct file *f, bool data_only)
 }
 
 static const struct file_ops stream_ops[] = {
-#define STREAM_OPS(name)                                                                 \
-	{                                                                                \
-		.kind = name, .read = stream_read, .write = stream_write,                \
-		.poll = stream_poll, .waitq = stream_waitq, .ioctl = host_ioctl_op,      \
+#define STREAM_OPS(name)                                                                           \
+	{                                                                                          \
+		.kind = name, .read = stream_read, .write = stream_write, .poll = stream_poll,     \
+		.waitq = stream_waitq, .ioctl = host_ioctl_op,                                     \
 	}
 	STREAM_OPS("pipe"),
 	STREAM_OPS("socket"),
@@ -347,14 +348,9 @@ static void host_destroy(struct inode *inode)
 static int host_open(struct inode *inode, struct file *f)
 {
 	switch (inode->type) {
-	case S_IFREG:
-		f->ops = &regular_ops;
-		break;
-	case S_IFSOCK:
-		f->ops = &stream_ops[1];
-		break;
-	default:
-		f->ops = &stream_ops[2];
+	case S_IFREG: f->ops = &regular_ops; break;
+	case S_IFSOCK: f->ops = &stream_ops[1]; break;
+	default: f->ops = &stream_ops[2];
 	}
 	return 0;
 }

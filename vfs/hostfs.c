@@ -11,8 +11,9 @@
 /* ---- ids ---- */
 
 /*
- * In a user namespace that maps only the caller, the host shows every other owner as the overflow id. Most
- * of those files are the system's, and programs insist that they belong to root, so root is what guests see.
+ * In a user namespace that maps only the caller, the host shows every other owner as the overflow
+ * id. Most of those files are the system's, and programs insist that they belong to root, so root
+ * is what guests see.
  */
 #define OVERFLOW_ID 65534
 
@@ -67,7 +68,8 @@ static u64 stat_dev(const struct statx *st)
 	       ((minor & 0xffffff00ULL) << 12) | (minor & 0xffULL);
 }
 
-/* One device number is shown for all; inode numbers of other host devices are moved out of the way. */
+/* One device number is shown for all; inode numbers of other host devices are moved out of the way.
+ */
 static u64 guest_ino(const struct hostfs *fs, const struct statx *st)
 {
 	u64 dev = dev_of(st);
@@ -132,7 +134,8 @@ static struct hostfs_inode *find_locked(struct hostfs *fs, const struct statx *s
 			break;
 	if (!hi || !refs_tryget(&hi->inode.refs))
 		return NULL;
-	if (hi->inode.type == (u32)(st->stx_mode & S_IFMT) && same_birth(&hi->birth, &st->stx_btime))
+	if (hi->inode.type == (u32)(st->stx_mode & S_IFMT) &&
+	    same_birth(&hi->birth, &st->stx_btime))
 		return hi;
 	unhash_locked(fs, hi);
 	/* The caller drops the reference: not under the lock. */
@@ -368,8 +371,7 @@ static int stat_now(struct hostfs_inode *hi, struct statx *st)
 		return err;
 	err = host_statx(fd->fd, name, st);
 	hostfs_fd_put(fd);
-	if (!err && *name &&
-	    (stat_dev(st) != hi->host_dev || st->stx_ino != hi->host_ino))
+	if (!err && *name && (stat_dev(st) != hi->host_dev || st->stx_ino != hi->host_ino))
 		err = -ESTALE;
 	return err;
 }

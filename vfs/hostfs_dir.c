@@ -19,8 +19,8 @@ struct host_dirent {
 };
 
 /*
- * A directory is read from the host as a whole, once an open (and again from position 0), so positions are
- * indexes that stay good while entries are removed.
+ * A directory is read from the host as a whole, once an open (and again from position 0), so
+ * positions are indexes that stay good while entries are removed.
  */
 struct listing {
 	bool read;
@@ -178,7 +178,8 @@ static const struct file_ops hostfs_dir_ops = {
 
 int hostfs_open_dir(struct inode *inode, struct file *f)
 {
-	struct listing *l = calloc(1, sizeof(*l)); /* filled by the first read: many opens never list */
+	struct listing *l =
+		calloc(1, sizeof(*l)); /* filled by the first read: many opens never list */
 
 	if (!l)
 		return -ENOMEM;

@@ -31,8 +31,8 @@ static void evict(struct hostfs *fs, size_t keep)
 	struct list *p;
 
 	mutex_lock(&fs->table_lock);
-	for (p = fs->fd_lru.prev; p != &fs->fd_lru && fs->fd_count > keep && n < EVICT_BATCH &&
-				  scan--;) {
+	for (p = fs->fd_lru.prev;
+	     p != &fs->fd_lru && fs->fd_count > keep && n < EVICT_BATCH && scan--;) {
 		struct hostfs_fd *f = list_entry(p, struct hostfs_fd, lru);
 
 		p = p->prev;
@@ -122,12 +122,9 @@ static int open_flags(const struct hostfs_inode *hi, enum hostfs_fd_kind kind)
 	int dir = S_ISDIR(hi->inode.type) ? O_DIRECTORY : 0;
 
 	switch (kind) {
-	case HFD_PATH:
-		return O_PATH | dir;
-	case HFD_READ:
-		return O_RDONLY | O_NONBLOCK | O_NOCTTY | dir;
-	default:
-		return O_RDWR | O_NONBLOCK | O_NOCTTY;
+	case HFD_PATH: return O_PATH | dir;
+	case HFD_READ: return O_RDONLY | O_NONBLOCK | O_NOCTTY | dir;
+	default: return O_RDWR | O_NONBLOCK | O_NOCTTY;
 	}
 }
 
@@ -197,8 +194,8 @@ static int place_of(struct hostfs_inode *hi, struct hostfs_inode **ret_parent, c
 }
 
 /*
- * Finds the lowest inode on the way from the root to hi (hi included) whose directory is open, so that it can
- * be opened next. *ret_dir is that directory's descriptor.
+ * Finds the lowest inode on the way from the root to hi (hi included) whose directory is open, so
+ * that it can be opened next. *ret_dir is that directory's descriptor.
  */
 static int next_to_open(struct hostfs_inode *hi, struct hostfs_inode **ret_next,
 			struct hostfs_fd **ret_dir, char *name)

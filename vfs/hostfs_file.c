@@ -79,8 +79,8 @@ void hostfs_free_cache(struct hostfs_inode *hi)
 }
 
 /*
- * The coldest inode whose pages nobody maps, when all of those exceed the limit; with a reference. It goes to
- * the warm end, so that one that cannot be shrunk is not found again at once.
+ * The coldest inode whose pages nobody maps, when all of those exceed the limit; with a reference.
+ * It goes to the warm end, so that one that cannot be shrunk is not found again at once.
  */
 static struct hostfs_inode *cache_victim(struct hostfs *fs, u64 limit)
 {
@@ -88,7 +88,8 @@ static struct hostfs_inode *cache_victim(struct hostfs *fs, u64 limit)
 	u64 total = 0;
 
 	MUTEX_GUARD(&fs->table_lock);
-	list_for_each(hi, &fs->idle, idle_node) {
+	list_for_each(hi, &fs->idle, idle_node)
+	{
 		struct pagecache *pc = atomic_load(&hi->cache);
 		u64 bytes = atomic_load(&pc->bytes);
 
@@ -150,9 +151,8 @@ static size_t all_hostfs(struct hostfs *v[RECLAIM_MAX_FS])
 	size_t count = 0;
 
 	MUTEX_GUARD(&all_lock);
-	list_for_each(fs, &all, all_node)
-		if (count < RECLAIM_MAX_FS && refs_tryget(&fs->sb.refs))
-			v[count++] = fs;
+	list_for_each(fs, &all, all_node) if (count < RECLAIM_MAX_FS && refs_tryget(&fs->sb.refs))
+		v[count++] = fs;
 	return count;
 }
 
@@ -176,12 +176,13 @@ static struct hostfs_inode *coldest(struct hostfs *fs)
 	struct hostfs_inode *hi;
 
 	MUTEX_GUARD(&fs->table_lock);
-	list_for_each(hi, &fs->idle, idle_node)
-		if (atomic_load(&atomic_load(&hi->cache)->bytes) && refs_tryget(&hi->inode.refs)) {
-			list_del(&hi->idle_node);
-			list_push_back(&fs->idle, &hi->idle_node);
-			return hi;
-		}
+	list_for_each(hi, &fs->idle, idle_node) if (atomic_load(&atomic_load(&hi->cache)->bytes) &&
+						    refs_tryget(&hi->inode.refs))
+	{
+		list_del(&hi->idle_node);
+		list_push_back(&fs->idle, &hi->idle_node);
+		return hi;
+	}
 	return NULL;
 }
 
@@ -210,8 +211,8 @@ static int make_cache(struct hostfs *fs, struct hostfs_inode *hi)
 	struct pagecache *pc = NULL;
 	int err = 0;
 
-	/* Writers hold dir_lock for reading while they go past a cache that is not there. (Nested: an overlay has
-	 * its own inode locked.) */
+	/* Writers hold dir_lock for reading while they go past a cache that is not there. (Nested:
+	 * an overlay has its own inode locked.) */
 	rwlock_wrlock_nested(&hi->inode.dir_lock);
 	if (!atomic_load(&hi->cache))
 		err = pagecache_new(&hi->inode, &hostfs_cache_ops, fs->memory, !fs->read_only, &pc);
@@ -549,7 +550,8 @@ ssize_t hostfs_getxattr(struct inode *inode, const char *name, void *dst, size_t
 	return n == -EOPNOTSUPP ? -ENODATA : n;
 }
 
-int hostfs_setxattr(struct inode *inode, const char *name, const void *value, size_t size, int flags)
+int hostfs_setxattr(struct inode *inode, const char *name, const void *value, size_t size,
+		    int flags)
 {
 	struct hostfs_fd *fd;
 	int err;

@@ -22,7 +22,7 @@
 #include "vfs/pagecache.h"
 
 #define HOSTFS_BUCKETS 4096
-#define HOSTFS_FD_MAX 8192	      /* cached descriptors; at most half of RLIMIT_NOFILE */
+#define HOSTFS_FD_MAX 8192		   /* cached descriptors; at most half of RLIMIT_NOFILE */
 #define HOSTFS_IDLE_CACHE_MAX (64UL << 20) /* page cache bytes of files that nobody maps */
 
 enum hostfs_fd_kind {
@@ -59,7 +59,7 @@ struct hostfs_inode {
 	struct hostfs_inode *parent; /* holds a reference; NULL for the root */
 	char *name;
 	struct hostfs_fd *slot[HFD_KINDS];
-	struct list idle_node; /* in hostfs.idle */
+	struct list idle_node;		   /* in hostfs.idle */
 	_Atomic(struct pagecache *) cache; /* set once under table_lock */
 	/* protected by inode.attr_lock */
 	struct statx st;
@@ -67,20 +67,20 @@ struct hostfs_inode {
 
 struct hostfs {
 	struct superblock sb;
-	int root_fd;			     /* immutable */
-	bool read_only, shared;		     /* immutable */
+	int root_fd;				      /* immutable */
+	bool read_only, shared;			      /* immutable */
 	u32 host_uid, host_gid, guest_uid, guest_gid; /* immutable */
-	bool root_uid_unmapped, root_gid_unmapped; /* immutable: see id_unmapped */
-	const struct vfs_memory_ops *memory; /* immutable */
-	char **hidden;			     /* immutable */
-	u64 root_dev;			     /* immutable */
-	size_t fd_max;			     /* immutable */
+	bool root_uid_unmapped, root_gid_unmapped;    /* immutable: see id_unmapped */
+	const struct vfs_memory_ops *memory;	      /* immutable */
+	char **hidden;				      /* immutable */
+	u64 root_dev;				      /* immutable */
+	size_t fd_max;				      /* immutable */
 	struct mutex table_lock;
 	/* protected by table_lock */
 	struct hostfs_inode *buckets[HOSTFS_BUCKETS];
 	struct list fd_lru; /* newest first */
 	size_t fd_count;
-	struct list idle; /* inodes with a page cache, oldest first */
+	struct list idle;     /* inodes with a page cache, oldest first */
 	struct list all_node; /* in the list of all hostfs, see hostfs_reclaim */
 };
 
@@ -123,11 +123,12 @@ int hostfs_fd_get(struct hostfs_inode *hi, enum hostfs_fd_kind kind, struct host
 /* The same if one is open already; NULL otherwise. Any kind will do with HFD_KINDS. */
 struct hostfs_fd *hostfs_fd_peek(struct hostfs_inode *hi, enum hostfs_fd_kind kind);
 void hostfs_fd_put(struct hostfs_fd *f);
-/* Puts a freshly opened descriptor (taken over) into hi's slot; returns it with a reference. NULL: no
- * memory (fd closed). */
+/* Puts a freshly opened descriptor (taken over) into hi's slot; returns it with a reference. NULL:
+ * no memory (fd closed). */
 struct hostfs_fd *hostfs_fd_install(struct hostfs_inode *hi, enum hostfs_fd_kind kind, int fd,
 				    bool write_only);
-/* The parent's HFD_PATH and the name in it (buffer of NAME_MAX + 1). -ESTALE for an unlinked inode. */
+/* The parent's HFD_PATH and the name in it (buffer of NAME_MAX + 1). -ESTALE for an unlinked inode.
+ */
 int hostfs_place(struct hostfs_inode *hi, struct hostfs_fd **ret_dir, char *name);
 /* Empties the slots of a dying inode. */
 void hostfs_fd_release_all(struct hostfs_inode *hi);
@@ -144,7 +145,8 @@ void hostfs_free_cache(struct hostfs_inode *hi);
 void hostfs_register(struct hostfs *fs);
 void hostfs_unregister(struct hostfs *fs);
 ssize_t hostfs_getxattr(struct inode *inode, const char *name, void *dst, size_t size);
-int hostfs_setxattr(struct inode *inode, const char *name, const void *value, size_t size, int flags);
+int hostfs_setxattr(struct inode *inode, const char *name, const void *value, size_t size,
+		    int flags);
 ssize_t hostfs_listxattr(struct inode *inode, char *dst, size_t size);
 int hostfs_removexattr(struct inode *inode, const char *name);
 

@@ -15,8 +15,9 @@ static int writable_dir(struct inode *dir, struct hostfs_fd **ret)
 }
 
 /*
- * Owner and exact mode of a new object. The owner is what the host gives unless we may choose; a host that
- * refuses chown (unprivileged callers, some mounts) is no error: the object belongs to the caller.
+ * Owner and exact mode of a new object. The owner is what the host gives unless we may choose; a
+ * host that refuses chown (unprivileged callers, some mounts) is no error: the object belongs to
+ * the caller.
  */
 static void adopt(struct hostfs *fs, int dir_fd, const char *name, const struct inode_create *how,
 		  struct statx *st)
@@ -39,16 +40,14 @@ static int make_on_host(int dir_fd, const char *name, u32 mode, int *ret_fd)
 		*ret_fd = host_openat(dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOCTTY,
 				      mode & 07777);
 		return *ret_fd < 0 ? *ret_fd : 0;
-	case S_IFDIR:
-		return host_mkdirat(dir_fd, name, mode & 07777);
-	default:
-		return host_mknodat(dir_fd, name, mode);
+	case S_IFDIR: return host_mkdirat(dir_fd, name, mode & 07777);
+	default: return host_mknodat(dir_fd, name, mode);
 	}
 }
 
 /* What was just made becomes an inode; fd (or -1) is its descriptor, taken over. */
-static int made(struct inode *dir, int dir_fd, const char *name, const struct inode_create *how, int fd,
-		struct inode **ret)
+static int made(struct inode *dir, int dir_fd, const char *name, const struct inode_create *how,
+		int fd, struct inode **ret)
 {
 	struct hostfs *fs = hostfs_of(dir->sb);
 	struct statx st;
@@ -166,7 +165,8 @@ static void keep_reachable(struct hostfs_inode *hi)
 	hostfs_fd_put(fd);
 }
 
-/* After the name dir/name went: is it the place that hi remembers? Then hi has none, until found again. */
+/* After the name dir/name went: is it the place that hi remembers? Then hi has none, until found
+ * again. */
 static void name_gone(struct hostfs_inode *hi, struct inode *dir, const char *name)
 {
 	struct hostfs *fs = hostfs_of(dir->sb);

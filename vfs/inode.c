@@ -256,8 +256,8 @@ int vfs_permission_bits(u32 mode, u32 uid, u32 gid, const struct cred *cred, int
 }
 
 /*
- * Reading mode and owner without attr_lock is deliberate for file systems with own storage: each word
- * is read once, and a change that races with a check may be seen either way.
+ * Reading mode and owner without attr_lock is deliberate for file systems with own storage: each
+ * word is read once, and a change that races with a check may be seen either way.
  */
 int vfs_permission(struct inode *inode, const struct cred *cred, int mask)
 {

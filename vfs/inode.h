@@ -65,7 +65,8 @@ enum {
 	ATTR_MTIME = 1 << 5,
 	ATTR_ATIME_NOW = 1 << 6,
 	ATTR_MTIME_NOW = 1 << 7,
-	ATTR_KILL_SUID = 1 << 8, /* drop S_ISUID and, with group exec, S_ISGID; and security.capability */
+	ATTR_KILL_SUID =
+		1 << 8, /* drop S_ISUID and, with group exec, S_ISGID; and security.capability */
 };
 
 struct iattr {
@@ -76,7 +77,7 @@ struct iattr {
 };
 
 struct inode_create {
-	u32 mode; /* type and permission bits, umask already applied */
+	u32 mode;     /* type and permission bits, umask already applied */
 	u32 uid, gid; /* owner for the new inode (setgid directories already resolved) */
 	u32 rdev_major, rdev_minor;
 };
@@ -84,7 +85,8 @@ struct inode_create {
 struct inode_ops {
 	/* Returns a reference. -ENOENT when absent. dir->dir_lock held. */
 	int (*lookup)(struct inode *dir, const char *name, struct inode **ret);
-	/* Regular files, devices, FIFOs, sockets and directories by mode's type. -EEXIST. Returns a reference. */
+	/* Regular files, devices, FIFOs, sockets and directories by mode's type. -EEXIST. Returns a
+	 * reference. */
 	int (*create)(struct inode *dir, const char *name, const struct inode_create *how,
 		      struct inode **ret);
 	int (*symlink)(struct inode *dir, const char *name, const char *target,
@@ -99,7 +101,8 @@ struct inode_ops {
 	int (*tmpfile)(struct inode *dir, const struct inode_create *how, struct inode **ret);
 	/* Length of the target (not NUL-terminated in the count, but dst is), or -errno. */
 	ssize_t (*readlink)(struct inode *inode, char *dst, size_t size);
-	/* Magic links (/proc/self/fd/N, exe, cwd): jumps to a path instead of walking text. May be NULL. */
+	/* Magic links (/proc/self/fd/N, exe, cwd): jumps to a path instead of walking text. May be
+	 * NULL. */
 	int (*follow)(struct inode *inode, struct path *ret_path);
 	int (*getattr)(struct inode *inode, struct kstat *ret);
 	int (*setattr)(struct inode *inode, const struct iattr *attr);
@@ -110,13 +113,15 @@ struct inode_ops {
 	int (*open)(struct inode *inode, struct file *file);
 	/* The mappable for mmap, or -ENODEV. Returns a reference. */
 	int (*mappable)(struct inode *inode, struct mappable **ret);
-	/* xattrs: name with its prefix. size 0 asks for the length. -ENODATA, -ERANGE, -EOPNOTSUPP. */
+	/* xattrs: name with its prefix. size 0 asks for the length. -ENODATA, -ERANGE, -EOPNOTSUPP.
+	 */
 	ssize_t (*getxattr)(struct inode *inode, const char *name, void *dst, size_t size);
-	int (*setxattr)(struct inode *inode, const char *name, const void *value, size_t size, int flags);
+	int (*setxattr)(struct inode *inode, const char *name, const void *value, size_t size,
+			int flags);
 	ssize_t (*listxattr)(struct inode *inode, char *dst, size_t size);
 	int (*removexattr)(struct inode *inode, const char *name);
-	/* Last reference gone: free private data and the struct itself. NULL: free(inode). The vfs drops
-	 * locks, the FIFO's pipe and the superblock reference by itself. No lock is held. */
+	/* Last reference gone: free private data and the struct itself. NULL: free(inode). The vfs
+	 * drops locks, the FIFO's pipe and the superblock reference by itself. No lock is held. */
 	void (*destroy)(struct inode *inode);
 };
 
@@ -130,15 +135,15 @@ struct inode_ops {
  */
 struct inode {
 	struct refs refs;
-	const struct inode_ops *ops;   /* immutable */
-	struct superblock *sb;	       /* immutable, holds a reference */
-	u64 ino;		       /* immutable */
-	u32 type;		       /* immutable: mode & S_IFMT */
-	u32 rdev_major, rdev_minor;    /* immutable: devices */
-	struct rwlock dir_lock;	       /* directories: entries; regular files: i/o order (see tmpfs) */
+	const struct inode_ops *ops; /* immutable */
+	struct superblock *sb;	     /* immutable, holds a reference */
+	u64 ino;		     /* immutable */
+	u32 type;		     /* immutable: mode & S_IFMT */
+	u32 rdev_major, rdev_minor;  /* immutable: devices */
+	struct rwlock dir_lock; /* directories: entries; regular files: i/o order (see tmpfs) */
 	struct mutex attr_lock;
-	/* protected by attr_lock; file systems without own storage of these (tmpfs, procfs) use them,
-	 * vfs_generic_getattr reads them */
+	/* protected by attr_lock; file systems without own storage of these (tmpfs, procfs) use
+	 * them, vfs_generic_getattr reads them */
 	u32 mode, uid, gid, nlink;
 	u64 size;
 	struct timespec atime, mtime, ctime, btime;
@@ -146,8 +151,8 @@ struct inode {
 	_Atomic(void *) bound_socket;	   /* sentry/net: the unix socket bound here */
 	_Atomic(void *) fifo;		   /* vfs/pipe: the FIFO's pipe */
 	_Atomic(void *) watches;	   /* sentry/fd: inotify watches */
-	_Atomic int write_count;	   /* > 0: open for write n times; < 0: denied (being executed) */
-	_Atomic u32 iflags;		   /* INODE_* */
+	_Atomic int write_count; /* > 0: open for write n times; < 0: denied (being executed) */
+	_Atomic u32 iflags;	 /* INODE_* */
 };
 
 #define INODE_NOSEC 2U	  /* known to have no setuid bits and no file capabilities (vfs/file.c) */
@@ -158,15 +163,17 @@ struct superblock_ops {
 	int (*sync)(struct superblock *sb); /* may be NULL */
 	/* Frees the struct too; NULL: free(sb). The vfs frees source. */
 	void (*destroy)(struct superblock *sb);
-	/* The last mount is gone, before sb->root is dropped: lets go of inodes that the sb pins. May be NULL. */
+	/* The last mount is gone, before sb->root is dropped: lets go of inodes that the sb pins.
+	 * May be NULL. */
 	void (*unmounted)(struct superblock *sb);
 	/* Text after the common options in /proc/mounts, e.g. ",size=64k"; may be NULL. */
 	void (*show_options)(struct superblock *sb, char *dst, size_t size);
 };
 
 enum {
-	SB_NO_DCACHE = 1 << 0,	 /* entries may change behind our back: look up every time (procfs) */
-	SB_REVALIDATE = 1 << 1,	 /* host may change it: the fs's lookup is asked again and ino compared */
+	SB_NO_DCACHE = 1 << 0, /* entries may change behind our back: look up every time (procfs) */
+	SB_REVALIDATE =
+		1 << 1, /* host may change it: the fs's lookup is asked again and ino compared */
 	SB_NEGATIVE_OK = 1 << 2, /* absent names may be cached */
 	SB_OWN_TIMES = 1 << 3,	 /* the vfs does not touch the generic times on read and write */
 	SB_READ_ONLY = 1 << 4,	 /* nothing in it can be changed: -EROFS */
@@ -175,19 +182,21 @@ enum {
 struct superblock {
 	struct refs refs;
 	const struct superblock_ops *ops;
-	const char *type;	/* "tmpfs", "overlay", ... */
-	const char *source;	/* for mountinfo; owned */
+	const char *type;	  /* "tmpfs", "overlay", ... */
+	const char *source;	  /* for mountinfo; owned */
 	u32 dev_major, dev_minor; /* immutable; dev_major 0, minor unique in this kernel */
 	u32 flags;
-	u64 magic;		/* TMPFS_MAGIC, ... */
-	struct inode *root;	/* holds a reference (dropped by vfs when the sb's last mount goes) */
+	u64 magic;	    /* TMPFS_MAGIC, ... */
+	struct inode *root; /* holds a reference (dropped by vfs when the sb's last mount goes) */
 	struct mutex rename_lock;
 	void *private;
-	_Atomic int mounts;	      /* vfs/mount.c: mounts of this superblock */
-	struct dentry *root_dentry;   /* vfs/mount.c: shared by all its mounts; protected by the mount lock */
+	_Atomic int mounts;	    /* vfs/mount.c: mounts of this superblock */
+	struct dentry *root_dentry; /* vfs/mount.c: shared by all its mounts; protected by the mount
+				       lock */
 };
 
-/* Initialises the generic part; the caller sets ops-specific fields. nlink 1 (2 for directories), times now. */
+/* Initialises the generic part; the caller sets ops-specific fields. nlink 1 (2 for directories),
+ * times now. */
 void inode_init(struct inode *inode, struct superblock *sb, const struct inode_ops *ops, u64 ino,
 		const struct inode_create *how);
 /* Destroys the generic part's locks; ops->destroy calls it before freeing its struct. */
@@ -200,7 +209,8 @@ struct superblock *superblock_get(struct superblock *sb);
 void superblock_put(struct superblock *sb);
 /* Drops sb->root for a superblock that is never mounted (an overlay's layers, a failed mount). */
 void superblock_drop_root(struct superblock *sb);
-/* Opens for writing exclude execution: -ETXTBSY while denied; deny is -ETXTBSY while open for writing. */
+/* Opens for writing exclude execution: -ETXTBSY while denied; deny is -ETXTBSY while open for
+ * writing. */
 int inode_get_write(struct inode *inode);
 void inode_put_write(struct inode *inode);
 int inode_deny_write(struct inode *inode);

@@ -7,7 +7,8 @@
 
 #define LOCKS_PER_INODE_MAX 65536
 #define DEADLOCK_DEPTH_MAX 64
-/* A fruitless search for a cycle ends after so many steps (a crowd of readers can branch widely). */
+/* A fruitless search for a cycle ends after so many steps (a crowd of readers can branch widely).
+ */
 #define DEADLOCK_STEPS_MAX 10000
 
 struct range_lock {
@@ -70,11 +71,13 @@ void vfs_locks_free(struct inode *inode)
 
 	if (!l)
 		return;
-	list_for_each_safe(r, rt, &l->posix, node) {
+	list_for_each_safe(r, rt, &l->posix, node)
+	{
 		list_del(&r->node);
 		free(r);
 	}
-	list_for_each_safe(f, ft, &l->flocks, node) {
+	list_for_each_safe(f, ft, &l->flocks, node)
+	{
 		list_del(&f->node);
 		free(f);
 	}
@@ -101,13 +104,13 @@ static bool flock_remove(struct vfs_locks *l, const void *owner)
 {
 	struct flock_lock *f;
 
-	list_for_each(f, &l->flocks, node)
-		if (f->owner == owner) {
-			list_del(&f->node);
-			l->count--;
-			free(f);
-			return true;
-		}
+	list_for_each(f, &l->flocks, node) if (f->owner == owner)
+	{
+		list_del(&f->node);
+		l->count--;
+		free(f);
+		return true;
+	}
 	return false;
 }
 
@@ -115,9 +118,9 @@ static int flock_add(struct vfs_locks *l, const void *owner, int type)
 {
 	struct flock_lock *f;
 
-	list_for_each(f, &l->flocks, node)
-		if (f->owner != owner && (type == LOCK_EX || f->type == LOCK_EX))
-			return -EAGAIN;
+	list_for_each(f, &l->flocks,
+		      node) if (f->owner != owner &&
+				(type == LOCK_EX || f->type == LOCK_EX)) return -EAGAIN;
 	if (l->count >= LOCKS_PER_INODE_MAX || !(f = calloc(1, sizeof(*f))))
 		return -ENOLCK;
 	f->owner = owner;
@@ -141,9 +144,8 @@ int vfs_flock(struct inode *inode, const struct lock_owner *owner, int op)
 	if (!l)
 		return -ENOLCK;
 	mutex_lock(&locks_lock);
-	list_for_each(f, &l->flocks, node)
-		if (f->owner == owner->id && f->type == type)
-			same = true;
+	list_for_each(f, &l->flocks, node) if (f->owner == owner->id && f->type == type) same =
+		true;
 	if (!same) {
 		removed = flock_remove(l, owner->id);
 		if (type != LOCK_UN)
@@ -182,9 +184,7 @@ static struct range_lock *find_conflict(struct vfs_locks *l, const void *owner, 
 {
 	struct range_lock *r;
 
-	list_for_each(r, &l->posix, node)
-		if (conflicts(r, owner, type, start, end))
-			return r;
+	list_for_each(r, &l->posix, node) if (conflicts(r, owner, type, start, end)) return r;
 	return NULL;
 }
 
@@ -219,13 +219,15 @@ static void range_delete(struct vfs_locks *l, struct range_lock *r)
 	free(r);
 }
 
-/* Cuts [start, end] out of owner's locks; at most one of them is split in two. True if anything changed. */
+/* Cuts [start, end] out of owner's locks; at most one of them is split in two. True if anything
+ * changed. */
 static bool range_cut(struct vfs_locks *l, const void *owner, s64 start, s64 end, struct spare *s)
 {
 	struct range_lock *r, *tmp;
 	bool changed = false;
 
-	list_for_each_safe(r, tmp, &l->posix, node) {
+	list_for_each_safe(r, tmp, &l->posix, node)
+	{
 		if (r->owner != owner || r->start > end || start > r->end)
 			continue;
 		changed = true;
@@ -250,15 +252,17 @@ static bool range_cut(struct vfs_locks *l, const void *owner, s64 start, s64 end
 }
 
 /* Adds a lock on a range that owner does not hold, joined with equal neighbours. */
-static void range_add(struct vfs_locks *l, const struct lock_owner *owner, int type, s64 start, s64 end,
-		      struct spare *s)
+static void range_add(struct vfs_locks *l, const struct lock_owner *owner, int type, s64 start,
+		      s64 end, struct spare *s)
 {
 	struct range_lock *n = s->a, *r, *tmp;
 
 	s->a = NULL;
-	*n = (struct range_lock){ .owner = owner->id, .pid = owner->pid, .type = type,
-				  .start = start, .end = end };
-	list_for_each_safe(r, tmp, &l->posix, node) {
+	*n = (struct range_lock){
+		.owner = owner->id, .pid = owner->pid, .type = type, .start = start, .end = end
+	};
+	list_for_each_safe(r, tmp, &l->posix, node)
+	{
 		if (r->owner != owner->id || r->type != type)
 			continue;
 		if (r->end != INT64_MAX && r->end + 1 == n->start)
@@ -272,18 +276,19 @@ static void range_add(struct vfs_locks *l, const struct lock_owner *owner, int t
 	range_insert(l, n);
 }
 
-/* Does owner already hold exactly this over the whole range? Then nothing changes and nobody is woken. */
+/* Does owner already hold exactly this over the whole range? Then nothing changes and nobody is
+ * woken. */
 static bool range_held(struct vfs_locks *l, const void *owner, int type, s64 start, s64 end)
 {
 	struct range_lock *r;
 
-	list_for_each(r, &l->posix, node)
-		if (r->owner == owner && r->type == type && r->start <= start && r->end >= end)
-			return true;
+	list_for_each(r, &l->posix, node) if (r->owner == owner && r->type == type &&
+					      r->start <= start && r->end >= end) return true;
 	return false;
 }
 
-int vfs_posix_lock(struct inode *inode, const struct lock_owner *owner, int type, s64 start, s64 end)
+int vfs_posix_lock(struct inode *inode, const struct lock_owner *owner, int type, s64 start,
+		   s64 end)
 {
 	struct vfs_locks *l = type == F_UNLCK ? atomic_load(&inode->locks) : locks_get(inode);
 	struct spare s = { 0 };
@@ -315,8 +320,8 @@ int vfs_posix_lock(struct inode *inode, const struct lock_owner *owner, int type
 	return err;
 }
 
-void vfs_posix_getlk(struct inode *inode, const struct lock_owner *owner, int type, s64 start, s64 end,
-		     int *ret_type, s64 *ret_start, s64 *ret_end, int *ret_pid)
+void vfs_posix_getlk(struct inode *inode, const struct lock_owner *owner, int type, s64 start,
+		     s64 end, int *ret_type, s64 *ret_start, s64 *ret_end, int *ret_pid)
 {
 	struct vfs_locks *l = atomic_load(&inode->locks);
 	struct range_lock *r = NULL;
@@ -343,11 +348,11 @@ void vfs_posix_drop(struct inode *inode, const void *owner_id)
 	if (!l)
 		return;
 	mutex_lock(&locks_lock);
-	list_for_each_safe(r, tmp, &l->posix, node)
-		if (r->owner == owner_id) {
-			range_delete(l, r);
-			any = true;
-		}
+	list_for_each_safe(r, tmp, &l->posix, node) if (r->owner == owner_id)
+	{
+		range_delete(l, r);
+		any = true;
+	}
 	mutex_unlock(&locks_lock);
 	if (any)
 		wake(l);
@@ -356,8 +361,8 @@ void vfs_posix_drop(struct inode *inode, const void *owner_id)
 /* ---- deadlocks ---- */
 
 /* Would a request of `owner` wait, through others that wait, for `target`? locks_lock held. */
-static bool waits_for(const void *target, const void *owner, struct inode *inode, int type, s64 start,
-		      s64 end, int depth, int *steps)
+static bool waits_for(const void *target, const void *owner, struct inode *inode, int type,
+		      s64 start, s64 end, int depth, int *steps)
 {
 	struct vfs_locks *l = atomic_load(&inode->locks);
 	struct range_lock *r;
@@ -365,18 +370,18 @@ static bool waits_for(const void *target, const void *owner, struct inode *inode
 
 	if (!l || depth > DEADLOCK_DEPTH_MAX)
 		return false;
-	list_for_each(r, &l->posix, node) {
+	list_for_each(r, &l->posix, node)
+	{
 		if (!conflicts(r, owner, type, start, end))
 			continue;
 		if (r->owner == target)
 			return true;
 		if (++*steps > DEADLOCK_STEPS_MAX)
 			return false;
-		list_for_each(w, &all_waiting, node)
-			if (w->owner == r->owner &&
-			    waits_for(target, w->owner, w->inode, w->type, w->start, w->end,
-				      depth + 1, steps))
-				return true;
+		list_for_each(w, &all_waiting,
+			      node) if (w->owner == r->owner &&
+					waits_for(target, w->owner, w->inode, w->type, w->start,
+						  w->end, depth + 1, steps)) return true;
 	}
 	return false;
 }
@@ -389,8 +394,9 @@ int vfs_posix_wait_begin(struct inode *inode, const struct lock_owner *owner, in
 
 	if (!w)
 		return -ENOLCK;
-	*w = (struct waiting){ .owner = owner->id, .inode = inode, .type = type, .start = start,
-			       .end = end };
+	*w = (struct waiting){
+		.owner = owner->id, .inode = inode, .type = type, .start = start, .end = end
+	};
 	MUTEX_GUARD(&locks_lock);
 	/* OFD locks have no owner that could be said to wait. */
 	if (owner->pid != -1 &&
@@ -407,10 +413,10 @@ void vfs_posix_wait_end(const struct lock_owner *owner)
 	struct waiting *w;
 
 	MUTEX_GUARD(&locks_lock);
-	list_for_each(w, &all_waiting, node)
-		if (w->owner == owner->id) {
-			list_del(&w->node);
-			free(w);
-			return;
-		}
+	list_for_each(w, &all_waiting, node) if (w->owner == owner->id)
+	{
+		list_del(&w->node);
+		free(w);
+		return;
+	}
 }

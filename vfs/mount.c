@@ -36,9 +36,7 @@ struct mount *mount_child(const struct mount *parent, const struct dentry *point
 	struct list *b = bucket_of(parent, point);
 	struct mount *m;
 
-	list_for_each(m, b, hash_node)
-		if (m->parent == parent && m->mountpoint == point)
-			return m;
+	list_for_each(m, b, hash_node) if (m->parent == parent && m->mountpoint == point) return m;
 	return NULL;
 }
 
@@ -221,7 +219,8 @@ void mount_attach(struct mount *m, struct mount *parent, struct dentry *point, s
 	atomic_fetch_add(&point->mounted, 1);
 }
 
-/* Takes m out of its tree and queues it on `out` (ns_node), with its parent and mountpoint references. */
+/* Takes m out of its tree and queues it on `out` (ns_node), with its parent and mountpoint
+ * references. */
 static void detach(struct mount *m, struct list *out)
 {
 	list_del(&m->child_node);
@@ -272,7 +271,7 @@ void mount_release_detached(struct list *out)
 }
 
 void mount_reattach(struct mount *m, struct mount *parent, struct dentry *point,
-		     struct mount **ret_old_parent, struct dentry **ret_old_point)
+		    struct mount **ret_old_parent, struct dentry **ret_old_point)
 {
 	*ret_old_parent = m->parent;
 	*ret_old_point = m->mountpoint;

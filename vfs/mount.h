@@ -19,8 +19,8 @@ struct mount {
 	int id;		       /* immutable */
 	_Atomic u32 flags;
 	/* protected by mount_lock */
-	struct mount_ns *ns;	   /* NULL: detached */
-	struct mount *parent;	   /* holds a reference; NULL for a namespace's root and when detached */
+	struct mount_ns *ns;  /* NULL: detached */
+	struct mount *parent; /* holds a reference; NULL for a namespace's root and when detached */
 	struct dentry *mountpoint; /* holds a reference; in parent's superblock */
 	struct list children;	   /* child_node */
 	struct list child_node;
@@ -33,15 +33,18 @@ struct mount_ns {
 	u64 id; /* immutable */
 	/* protected by mount_lock */
 	struct mount *root;
-	struct list mounts; /* mount.ns_node, in order of mounting; each holds the tree's reference */
+	struct list
+		mounts; /* mount.ns_node, in order of mounting; each holds the tree's reference */
 	size_t count;
 };
 
 struct mount *mount_get(struct mount *m);
 void mount_put(struct mount *m);
-/* Replaces *p (references and all) by the root of the topmost mount on it, if there is one. True if so. */
+/* Replaces *p (references and all) by the root of the topmost mount on it, if there is one. True if
+ * so. */
 bool path_cross_down(struct path *p);
-/* From a mount's root to its mount point, until p is no mount's root. root stops it. True when p moved. */
+/* From a mount's root to its mount point, until p is no mount's root. root stops it. True when p
+ * moved. */
 bool path_cross_up(struct path *p, const struct path *root);
 void mount_lock_all(void);
 void mount_unlock_all(void);
@@ -52,14 +55,15 @@ int mount_new(struct superblock *sb, struct dentry *root, u32 flags, struct moun
 
 /* The mount put last on (parent, point); borrowed. */
 struct mount *mount_child(const struct mount *parent, const struct dentry *point);
-/* Puts m (its reference becomes the tree's) onto (parent, point); parent NULL: the namespace's root. */
+/* Puts m (its reference becomes the tree's) onto (parent, point); parent NULL: the namespace's
+ * root. */
 void mount_attach(struct mount *m, struct mount *parent, struct dentry *point, struct mount_ns *ns);
 /* Takes m and all below it out of the tree and queues them on `out`, children first, for
  * mount_release_detached, which drops their references without the lock. */
 void mount_detach_tree(struct mount *m, struct list *out);
 void mount_release_detached(struct list *out);
-/* Moves an attached mount to a new place, or (parent NULL) to the top of its namespace. The references on
- * the old place are handed to the caller. */
+/* Moves an attached mount to a new place, or (parent NULL) to the top of its namespace. The
+ * references on the old place are handed to the caller. */
 void mount_reattach(struct mount *m, struct mount *parent, struct dentry *point,
 		    struct mount **ret_old_parent, struct dentry **ret_old_point);
 

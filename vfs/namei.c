@@ -141,7 +141,8 @@ static int follow_magic(struct walk *ws, struct inode *inode)
 	return 0;
 }
 
-/* Follows a symlink in ws->cur: WALK_AGAIN with its text pushed, or 0 when a magic link has jumped. */
+/* Follows a symlink in ws->cur: WALK_AGAIN with its text pushed, or 0 when a magic link has jumped.
+ */
 static int follow_link(struct walk *ws, struct inode *inode)
 {
 	ssize_t n;
@@ -368,7 +369,8 @@ static bool sticky_forbids(struct inode *dir, struct inode *target, const struct
 	return t.uid != cred->fsuid && d.uid != cred->fsuid;
 }
 
-int may_delete(const struct path *dir, struct dentry *target, const struct cred *cred, bool want_dir)
+int may_delete(const struct path *dir, struct dentry *target, const struct cred *cred,
+	       bool want_dir)
 {
 	int err = vfs_permission(dir->dentry->inode, cred, MAY_WRITE | MAY_EXEC);
 

@@ -257,10 +257,12 @@ static int remove_dir_locked(struct inode *dir, const char *name, struct dentry 
 
 static int remove_name(const struct walk_context *w, const char *path, bool want_dir)
 {
-	static const int unlink_errors[] = { [LAST_DOT] = -EISDIR, [LAST_DOTDOT] = -EISDIR,
-					     [LAST_ROOT] = -EISDIR };
-	static const int rmdir_errors[] = { [LAST_DOT] = -EINVAL, [LAST_DOTDOT] = -ENOTEMPTY,
-					    [LAST_ROOT] = -EBUSY };
+	static const int unlink_errors[] = {
+		[LAST_DOT] = -EISDIR, [LAST_DOTDOT] = -EISDIR, [LAST_ROOT] = -EISDIR
+	};
+	static const int rmdir_errors[] = {
+		[LAST_DOT] = -EINVAL, [LAST_DOTDOT] = -ENOTEMPTY, [LAST_ROOT] = -EBUSY
+	};
 	struct walk ws;
 	struct dentry *d = NULL;
 	struct inode *dir;

@@ -9,7 +9,8 @@
 
 #define O_TMPFILE_BIT (O_TMPFILE & ~O_DIRECTORY)
 /* What stays in file->flags of what open(2) was given. */
-#define OPEN_ONCE (O_CREAT | O_EXCL | O_TRUNC | VFS_O_EXEC) /* and O_NOCTTY, once the device has seen it */
+#define OPEN_ONCE                                                                                  \
+	(O_CREAT | O_EXCL | O_TRUNC | VFS_O_EXEC) /* and O_NOCTTY, once the device has seen it */
 
 static int access_mask(u32 flags)
 {
@@ -52,8 +53,7 @@ static int check_open(const struct path *p, u32 flags, const struct cred *cred)
 	struct kstat st;
 
 	switch (inode->type) {
-	case S_IFLNK:
-		return -ELOOP;
+	case S_IFLNK: return -ELOOP;
 	case S_IFDIR:
 		if (mask & MAY_WRITE)
 			return -EISDIR;
@@ -99,15 +99,10 @@ static int open_by_type(struct inode *inode, struct file *f)
 
 	switch (inode->type) {
 	case S_IFCHR:
-	case S_IFBLK:
-		return vfs_open_device(inode, f);
-	case S_IFIFO:
-		err = fifo_open(inode, f);
-		return err == -EAGAIN ? 0 : err;
-	case S_IFSOCK:
-		return -ENXIO;
-	default:
-		return inode->ops->open ? inode->ops->open(inode, f) : -ENXIO;
+	case S_IFBLK: return vfs_open_device(inode, f);
+	case S_IFIFO: err = fifo_open(inode, f); return err == -EAGAIN ? 0 : err;
+	case S_IFSOCK: return -ENXIO;
+	default: return inode->ops->open ? inode->ops->open(inode, f) : -ENXIO;
 	}
 }
 
@@ -237,8 +232,8 @@ static int open_tmpfile(const struct walk_context *w, const char *path,
 /* ---- O_CREAT ---- */
 
 /*
- * The name was absent a moment ago. Creates it, with the directory locked. 0 with ws->cur on the new file;
- * -EEXIST when somebody else was faster.
+ * The name was absent a moment ago. Creates it, with the directory locked. 0 with ws->cur on the
+ * new file; -EEXIST when somebody else was faster.
  */
 static int create_here(struct walk *ws, u32 mode)
 {

@@ -441,7 +441,8 @@ static const struct superblock_ops ovl_sb_ops = {
 };
 
 /* A directory of the upper layer's root with the mode and owner of `like`. */
-static int make_layer_dir(struct overlay *o, const char *name, struct inode *like, struct inode **ret)
+static int make_layer_dir(struct overlay *o, const char *name, struct inode *like,
+			  struct inode **ret)
 {
 	struct inode *top = o->upper->root;
 	struct kstat st;
@@ -450,7 +451,8 @@ static int make_layer_dir(struct overlay *o, const char *name, struct inode *lik
 
 	if (err)
 		return err;
-	how = (struct inode_create){ .mode = S_IFDIR | (st.mode & 07777), .uid = st.uid,
+	how = (struct inode_create){ .mode = S_IFDIR | (st.mode & 07777),
+				     .uid = st.uid,
 				     .gid = st.gid };
 	rwlock_wrlock(&top->dir_lock);
 	err = top->ops->create(top, name, &how, ret);

@@ -236,7 +236,8 @@ static int copy_up_locked(struct overlay *o, struct ovl_inode *oi, bool with_dat
 		return err;
 	}
 	oi->pool_id = id;
-	/* Ordered against get_layer_map of the lower layer and the check after it: one side sees the other. */
+	/* Ordered against get_layer_map of the lower layer and the check after it: one side sees
+	 * the other. */
 	atomic_store(&oi->upper, upper);
 	ovl_enter_upper(o, oi);
 	return 0;

@@ -7,9 +7,10 @@
 #include <string.h>
 
 /*
- * Listing. A directory in one layer is listed by that layer's own file, with numbers translated. One in both
- * is read as a whole, once an open (and again from position 0): names of the upper layer, then those of the
- * lower one that are not whited out. By the whiteout invariant no name comes twice.
+ * Listing. A directory in one layer is listed by that layer's own file, with numbers translated.
+ * One in both is read as a whole, once an open (and again from position 0): names of the upper
+ * layer, then those of the lower one that are not whited out. By the whiteout invariant no name
+ * comes twice.
  */
 enum listing_kind { LIST_NONE, LIST_UPPER, LIST_LOWER, LIST_MERGED };
 
@@ -111,10 +112,12 @@ static bool reader_emit(struct dir_emit *e, const char *name, size_t len, u64 in
 }
 
 /* Reads one layer of a directory. Its dir_lock is held (whiteouts are looked at). */
-static int read_layer(struct ovl_inode *dir, struct inode *real, bool lower, struct ovl_dir_file *into,
-		      size_t *io_seen)
+static int read_layer(struct ovl_inode *dir, struct inode *real, bool lower,
+		      struct ovl_dir_file *into, size_t *io_seen)
 {
-	struct layer_reader r = { .emit = { reader_emit }, .into = into, .dir = dir, .lower = lower };
+	struct layer_reader r = {
+		.emit = { reader_emit }, .into = into, .dir = dir, .lower = lower
+	};
 	struct file *f;
 	u64 pos = 0;
 	int err = ovl_open_layer(overlay_of(dir->inode.sb), real, O_RDONLY | O_DIRECTORY, &f);
@@ -161,7 +164,8 @@ static int start_listing(struct ovl_dir_file *d, struct ovl_inode *dir)
 			err = read_layer(dir, dir->lower, true, d, &seen);
 		rwlock_unlock(&dir->inode.dir_lock);
 		d->kind = LIST_MERGED;
-		if (!err && !listing_charge(&d->charged, d->cap * sizeof(*d->entries) + d->names_cap))
+		if (!err &&
+		    !listing_charge(&d->charged, d->cap * sizeof(*d->entries) + d->names_cap))
 			err = -ENOMEM;
 	}
 	if (err)

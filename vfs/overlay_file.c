@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 /*
- * An open file of the overlay has an open file of the layer that holds the data. When the object is copied up
- * after that, the next operation opens the upper one: later reads see later writes, whoever made them. The
- * lower one stays until release, because another thread may be inside it.
+ * An open file of the overlay has an open file of the layer that holds the data. When the object is
+ * copied up after that, the next operation opens the upper one: later reads see later writes,
+ * whoever made them. The lower one stays until release, because another thread may be inside it.
  */
 struct ovl_file {
 	_Atomic(struct file *) lower, upper;
@@ -210,8 +210,8 @@ static void map_put(struct mappable *m)
 	inode_put(&of_mappable(m)->inode);
 }
 
-static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 want_end, bool for_write,
-			 struct translation *ret)
+static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 want_end,
+			 bool for_write, struct translation *ret)
 {
 	struct mappable *real = real_map(of_mappable(m));
 
@@ -224,9 +224,8 @@ static int map_peek(struct mappable *m, u64 offset, u64 want_start, u64 want_end
 {
 	struct mappable *real = real_map(of_mappable(m));
 
-	return real && real->ops->peek
-		       ? real->ops->peek(real, offset, want_start, want_end, ret)
-		       : -EAGAIN;
+	return real && real->ops->peek ? real->ops->peek(real, offset, want_start, want_end, ret)
+				       : -EAGAIN;
 }
 
 /* The lower layer may drop what nobody uses. lower_map is set before the first mapping or never. */
@@ -302,9 +301,8 @@ static struct mapping **collect(struct ovl_inode *oi, u64 start, u64 end, size_t
 			return NULL;
 		mutex_lock(&oi->map_lock);
 	}
-	list_for_each(m, &oi->mappings, node)
-		if (n < cap && m->start < end && start < m->end && m->tryget(m))
-			v[n++] = m;
+	list_for_each(m, &oi->mappings, node) if (n < cap && m->start < end && start < m->end &&
+						  m->tryget(m)) v[n++] = m;
 	mutex_unlock(&oi->map_lock);
 	*ret_count = n;
 	return v;
@@ -394,7 +392,8 @@ void ovl_map_free(struct ovl_inode *oi)
 	mutex_destroy(&oi->map_lock);
 }
 
-/* Sets *slot to the layer's mappable if it is not yet, with the proxy registered. copy_lock serialises. */
+/* Sets *slot to the layer's mappable if it is not yet, with the proxy registered. copy_lock
+ * serialises. */
 static int get_layer_map(struct ovl_inode *oi, struct inode *real, _Atomic(struct mappable *) *slot,
 			 struct mapping *proxy)
 {
@@ -430,7 +429,8 @@ int ovl_map_switch(struct ovl_inode *oi)
 	if (!atomic_load(&oi->lower_map) || atomic_load(&oi->upper_map))
 		return 0;
 	err = get_upper_map(oi, ovl_upper(oi));
-	/* Private copies that guests made by writing stay theirs; all else faults again, in the upper layer. */
+	/* Private copies that guests made by writing stay theirs; all else faults again, in the
+	 * upper layer. */
 	if (!err)
 		invalidate_all(oi, 0, UINT64_MAX & PAGE_MASK, false);
 	return err;

@@ -51,7 +51,7 @@ struct whiteouts {
 };
 
 struct ovl_inode {
-	struct inode inode; /* mode, owner, size as in the layer; nlink is counted here */
+	struct inode inode;  /* mode, owner, size as in the layer; nlink is counted here */
 	struct inode *lower; /* immutable; holds a reference; NULL: made in the upper layer */
 	_Atomic(struct inode *) upper; /* set once under copy_lock; holds a reference */
 	struct mutex copy_lock;	       /* RANK_DIR, nested */
@@ -62,10 +62,10 @@ struct ovl_inode {
 	bool in_lower, in_upper, pinned;
 	/* mappings of a regular file */
 	struct mappable mappable;
-	struct mutex map_lock; /* RANK_MAPPABLE */
-	struct list mappings;  /* protected by map_lock */
-	u32 mapping_count;     /* protected by map_lock */
-	struct mapping proxy;  /* registered with upper_map while that is set */
+	struct mutex map_lock;	    /* RANK_MAPPABLE */
+	struct list mappings;	    /* protected by map_lock */
+	u32 mapping_count;	    /* protected by map_lock */
+	struct mapping proxy;	    /* registered with upper_map while that is set */
 	struct mapping lower_proxy; /* the same with lower_map */
 	_Atomic(struct mappable *) lower_map, upper_map; /* set once; hold references */
 };
@@ -109,7 +109,8 @@ static inline struct inode *ovl_real(struct ovl_inode *oi)
 
 /* The inode for a lower object (reference taken over): the known one, or a new one. */
 int ovl_inode_for_lower(struct overlay *o, struct inode *lower, struct inode **ret);
-/* A new inode for an object just made in the upper layer (reference taken over). Pinned if it has a name. */
+/* A new inode for an object just made in the upper layer (reference taken over). Pinned if it has a
+ * name. */
 int ovl_inode_for_upper(struct overlay *o, struct inode *upper, u32 nlink, struct inode **ret);
 /* The live inode of an upper object, with a reference; NULL: none. */
 struct inode *ovl_find_upper(struct overlay *o, struct inode *upper);
@@ -117,8 +118,8 @@ struct inode *ovl_find_upper(struct overlay *o, struct inode *upper);
 u64 ovl_shown_ino(struct overlay *o, u64 upper_ino);
 /* oi->upper has just been set: enters and pins it. */
 void ovl_enter_upper(struct overlay *o, struct ovl_inode *oi);
-/* Adds delta to the link count (of a directory: subdirectories); pins what must be remembered, unpins a
- * file that is gone (nlink 0). */
+/* Adds delta to the link count (of a directory: subdirectories); pins what must be remembered,
+ * unpins a file that is gone (nlink 0). */
 void ovl_change_nlink(struct ovl_inode *oi, int delta);
 /* The directory was removed. */
 void ovl_dir_gone(struct ovl_inode *oi);
@@ -129,7 +130,8 @@ extern const struct inode_ops ovl_inode_ops;
 
 /* ---- overlay_copyup.c ---- */
 
-/* Makes sure that oi has an upper object; with_data: a regular file's content too (else it starts empty). */
+/* Makes sure that oi has an upper object; with_data: a regular file's content too (else it starts
+ * empty). */
 int ovl_copy_up(struct ovl_inode *oi, bool with_data);
 /* The object's last name is gone: so is its name in the pool. */
 void ovl_drop_pool_name(struct overlay *o, struct ovl_inode *oi);
@@ -147,7 +149,8 @@ int ovl_unlink(struct inode *dir, const char *name, struct inode *target);
 int ovl_rmdir(struct inode *dir, const char *name, struct inode *target);
 int ovl_tmpfile(struct inode *dir, const struct inode_create *how, struct inode **ret);
 bool whiteouts_has(const struct whiteouts *w, const char *name);
-/* An entry ready to add, or NULL; adding it cannot fail and takes it over (a second one is freed). */
+/* An entry ready to add, or NULL; adding it cannot fail and takes it over (a second one is freed).
+ */
 struct whiteout *whiteout_alloc(struct whiteouts *w, const char *name);
 void whiteouts_add(struct whiteouts *w, struct whiteout *e);
 void whiteouts_free(struct whiteouts *w);
@@ -166,7 +169,8 @@ int ovl_open_dir(struct inode *inode, struct file *file);
 int ovl_mappable(struct inode *inode, struct mappable **ret);
 void ovl_map_init(struct ovl_inode *oi);
 void ovl_map_free(struct ovl_inode *oi);
-/* The data has moved to the upper layer: mappings follow. Without locks of ours but directories'. */
+/* The data has moved to the upper layer: mappings follow. Without locks of ours but directories'.
+ */
 int ovl_map_switch(struct ovl_inode *oi);
 /* Opens an object of a layer with the sentry's rights. */
 int ovl_open_layer(struct overlay *o, struct inode *real, u32 flags, struct file **ret);

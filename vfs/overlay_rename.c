@@ -4,8 +4,9 @@
 #include <string.h>
 
 /*
- * Gives a copied-up object an entry in the upper directory of (dir, name), where it is seen now: its name in
- * the pool moves there, or a link is made, and the lower name is whited out. Nothing to do when it has one.
+ * Gives a copied-up object an entry in the upper directory of (dir, name), where it is seen now:
+ * its name in the pool moves there, or a link is made, and the lower name is whited out. Nothing to
+ * do when it has one.
  */
 static int materialise(struct overlay *o, struct ovl_inode *dir, const char *name,
 		       struct ovl_inode *oi)

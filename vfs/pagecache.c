@@ -201,8 +201,8 @@ static ssize_t fill_reader(void *arg, void *dst, size_t len)
 	size_t done = 0;
 
 	while (done < len) {
-		ssize_t n = f->pc->ops->read(f->pc->inode, (char *)dst + done, len - done,
-					     f->offset);
+		ssize_t n =
+			f->pc->ops->read(f->pc->inode, (char *)dst + done, len - done, f->offset);
 		if (n < 0)
 			return done ? (ssize_t)done : n;
 		if (n == 0)
@@ -213,7 +213,8 @@ static ssize_t fill_reader(void *arg, void *dst, size_t len)
 	return (ssize_t)done;
 }
 
-/* What to read for a fault at offset: around it, in the gap between extents, up to the end of the file. */
+/* What to read for a fault at offset: around it, in the gap between extents, up to the end of the
+ * file. */
 static void fill_window(struct pagecache *pc, u64 offset, u64 *ret_start, u64 *ret_end)
 {
 	u64 file_end = page_up_nofail(pc->size), start, end;
@@ -288,8 +289,8 @@ static void map_put(struct mappable *m)
 	inode_put(cache_of(m)->inode);
 }
 
-static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 want_end, bool for_write,
-			 struct translation *ret)
+static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 want_end,
+			 bool for_write, struct translation *ret)
 {
 	struct pagecache *pc = cache_of(m);
 	struct extent *e;
@@ -306,7 +307,8 @@ static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 wan
 	if (for_write) {
 		if (!pc->writable)
 			return -EFAULT;
-		/* Announced pages are written back whole: do not hand out more than are likely wanted. */
+		/* Announced pages are written back whole: do not hand out more than are likely
+		 * wanted. */
 		start = MAX(start, offset - offset % BOUNCE_SIZE);
 		end = MIN(end, offset - offset % BOUNCE_SIZE + BOUNCE_SIZE);
 		err = mark_dirty(e, start, end);
@@ -454,7 +456,8 @@ u64 pagecache_shrink(struct pagecache *pc)
 	struct avl_node *n;
 	u64 freed = 0;
 
-	/* Reclaim may come from an allocation for this very cache, or for another that is being filled. */
+	/* Reclaim may come from an allocation for this very cache, or for another that is being
+	 * filled. */
 	if (!mutex_trylock(&pc->lock))
 		return 0;
 	if (!atomic_load(&pc->mapping_count) && !sync_locked(pc, 0, UINT64_MAX - PAGE_SIZE)) {
@@ -578,9 +581,8 @@ static struct mapping **collect(struct pagecache *pc, u64 start, u64 end, size_t
 			return NULL;
 		mutex_lock(&pc->lock);
 	}
-	list_for_each(m, &pc->mappings, node)
-		if (m->start < end && start < m->end && m->tryget(m))
-			v[n++] = m;
+	list_for_each(m, &pc->mappings, node) if (m->start < end && start < m->end && m->tryget(m))
+		v[n++] = m;
 	mutex_unlock(&pc->lock);
 	*ret_count = n;
 	return v;
@@ -623,7 +625,8 @@ static void cut(struct pagecache *pc, u64 start, u64 end)
 					break;
 		if (e->start < start) {
 			/* Keep the head in place. */
-			struct mem_range gone = { e->range.start + (start - e->start), e->range.end };
+			struct mem_range gone = { e->range.start + (start - e->start),
+						  e->range.end };
 
 			memfile_put(e->file, gone);
 			atomic_fetch_sub(&pc->bytes, e->end - start);

@@ -1,5 +1,6 @@
 /*
- * vfs/pagecache.h: memory-file pages of a file that lives elsewhere (the host), so that guests can map it.
+ * vfs/pagecache.h: memory-file pages of a file that lives elsewhere (the host), so that guests can
+ * map it.
  *
  * A page cache belongs to one inode and exists only once the file was mapped. It
  * holds extents (file range -> memory file range), filled by ops->read on a
@@ -37,20 +38,20 @@ struct pagecache_ops {
 
 struct pagecache {
 	struct mappable mappable;
-	struct inode *inode;		    /* the owner; borrowed: mappable references are inode references */
-	const struct pagecache_ops *ops;    /* immutable */
+	struct inode *inode; /* the owner; borrowed: mappable references are inode references */
+	const struct pagecache_ops *ops;     /* immutable */
 	const struct vfs_memory_ops *memory; /* immutable */
-	bool writable;			    /* immutable: shared writable mappings are possible */
+	bool writable;			     /* immutable: shared writable mappings are possible */
 	struct mutex lock;
 	/* protected by lock */
 	struct avl_root extents;
 	struct list mappings;
 	u32 writable_mappings;
-	u64 size;	   /* of the file, as last seen */
-	u64 next, window;  /* where the last fill ended, and its size */
-	_Atomic u64 bytes; /* in extents; read anywhere */
-	u32 registered;		    /* entries of mappings */
-	_Atomic u32 mapping_count;  /* users: mappings, and those behind proxies; without the lock */
+	u64 size;		   /* of the file, as last seen */
+	u64 next, window;	   /* where the last fill ended, and its size */
+	_Atomic u64 bytes;	   /* in extents; read anywhere */
+	u32 registered;		   /* entries of mappings */
+	_Atomic u32 mapping_count; /* users: mappings, and those behind proxies; without the lock */
 };
 
 int pagecache_new(struct inode *inode, const struct pagecache_ops *ops,
@@ -67,8 +68,8 @@ void pagecache_resized(struct pagecache *pc, u64 size);
 void pagecache_forget(struct pagecache *pc, u64 start, u64 end);
 /* Frees all pages if nobody maps the file and nobody is busy with the cache; bytes freed. */
 u64 pagecache_shrink(struct pagecache *pc);
-/* Frees the clean pages of a file that is mapped: guests fault them in again. Called without locks, for it
- * waits for address spaces. Bytes that were dropped. */
+/* Frees the clean pages of a file that is mapped: guests fault them in again. Called without locks,
+ * for it waits for address spaces. Bytes that were dropped. */
 u64 pagecache_drop_clean(struct pagecache *pc);
 
 #endif

@@ -27,7 +27,8 @@ static bool climb(struct path p, const struct path *root, struct backwards *b)
 			return true;
 		if (p.mnt && p.dentry == p.mnt->root) {
 			if (!p.mnt->parent)
-				/* The namespace's own root counts as everybody's when no other is asked for. */
+				/* The namespace's own root counts as everybody's when no other is
+				 * asked for. */
 				return !root || (p.mnt->ns && !root->mnt);
 			p.dentry = p.mnt->mountpoint;
 			p.mnt = p.mnt->parent;

@@ -16,7 +16,8 @@
 #include <string.h>
 
 #define PIPE_MIN_SIZE PAGE_SIZE
-/* Rings are the sentry's memory, so even a guest's root meets a limit: for one pipe, and for all. */
+/* Rings are the sentry's memory, so even a guest's root meets a limit: for one pipe, and for all.
+ */
 #define PIPE_HARD_MAX (32UL << 20)
 #define PIPE_TOTAL_MAX (512UL << 20)
 /* As Linux's pipe-user-pages-soft: beyond this many bytes of capacity new pipes are small. */
@@ -30,15 +31,15 @@ struct packet {
 struct pipe {
 	struct mutex wlock, rlock; /* RANK_PIPE; both: wlock first */
 	struct waitq waitq;
-	_Atomic u64 head; /* bytes ever read; changed under rlock */
-	_Atomic u64 tail; /* bytes ever written; changed under wlock */
+	_Atomic u64 head;     /* bytes ever read; changed under rlock */
+	_Atomic u64 tail;     /* bytes ever written; changed under wlock */
 	_Atomic u64 capacity; /* power of two; changed under both locks */
-	u8 *ring;	  /* both locks to change, either to use */
-	u64 ring_size;	  /* likewise: power of two, <= capacity, 0 while there is none */
+	u8 *ring;	      /* both locks to change, either to use */
+	u64 ring_size;	      /* likewise: power of two, <= capacity, 0 while there is none */
 	_Atomic u32 readers, writers;
 	_Atomic u32 reader_opens, writer_opens; /* ever; for FIFO opens that wait */
-	bool unnamed;	  /* immutable: from pipe(2); opening it again (/proc/PID/fd) never waits */
-	int files;	  /* protected by fifo_lock */
+	bool unnamed; /* immutable: from pipe(2); opening it again (/proc/PID/fd) never waits */
+	int files;    /* protected by fifo_lock */
 	struct inode *inode; /* borrowed: every open file holds it */
 	/* packets not yet read, oldest first: [packet_first, packet_last) modulo the slots */
 	struct mutex packet_lock; /* RANK_LEAF */
@@ -166,9 +167,11 @@ int pipe_create(u32 flags, const struct cred *cred, struct file **ret_read, stru
 		goto fail;
 	err = dentry_new_root(inode, &path.dentry);
 	if (!err)
-		err = file_new(inode, &path, O_RDONLY | kept, cred, &pipe_file_ops, ends[0], &files[0]);
+		err = file_new(inode, &path, O_RDONLY | kept, cred, &pipe_file_ops, ends[0],
+			       &files[0]);
 	if (!err)
-		err = file_new(inode, &path, O_WRONLY | kept, cred, &pipe_file_ops, ends[1], &files[1]);
+		err = file_new(inode, &path, O_WRONLY | kept, cred, &pipe_file_ops, ends[1],
+			       &files[1]);
 	if (err < 0)
 		goto fail;
 	err = -ENOMEM;
@@ -217,8 +220,7 @@ int fifo_open(struct inode *inode, struct file *file)
 	}
 	p->files++;
 	mutex_unlock(&fifo_lock);
-	if ((flags & O_ACCMODE) == O_WRONLY && (flags & O_NONBLOCK) && !p->readers &&
-	    !p->unnamed) {
+	if ((flags & O_ACCMODE) == O_WRONLY && (flags & O_NONBLOCK) && !p->readers && !p->unnamed) {
 		pipe_drop_file(p);
 		free(e);
 		return -ENXIO;
@@ -300,7 +302,8 @@ static ssize_t ring_out(struct pipe *p, u64 pos, u64 n, struct kiov *dst)
 	u64 done = 0;
 
 	while (done < n) {
-		u64 at = (pos + done) & (p->ring_size - 1), chunk = MIN(n - done, p->ring_size - at);
+		u64 at = (pos + done) & (p->ring_size - 1),
+		    chunk = MIN(n - done, p->ring_size - at);
 		ssize_t r = kiov_put(dst, p->ring + at, chunk);
 
 		if (r < 0 && !done)
@@ -317,7 +320,8 @@ static ssize_t ring_in(struct pipe *p, u64 pos, u64 n, struct kiov *src)
 	u64 done = 0;
 
 	while (done < n) {
-		u64 at = (pos + done) & (p->ring_size - 1), chunk = MIN(n - done, p->ring_size - at);
+		u64 at = (pos + done) & (p->ring_size - 1),
+		    chunk = MIN(n - done, p->ring_size - at);
 		ssize_t r = kiov_get(src, p->ring + at, chunk);
 
 		if (r < 0 && !done)
@@ -533,7 +537,8 @@ static s64 set_size(struct pipe *p, u64 arg)
 		if (!ring)
 			goto out;
 		for (u64 i = 0; i < used; i++)
-			ring[(p->head + i) & (size - 1)] = p->ring[(p->head + i) & (p->ring_size - 1)];
+			ring[(p->head + i) & (size - 1)] =
+				p->ring[(p->head + i) & (p->ring_size - 1)];
 		free(p->ring);
 		p->ring = ring;
 		p->ring_size = size;
@@ -579,7 +584,8 @@ ssize_t pipe_splice_pipe(struct file *in, struct file *out, size_t len, bool tee
 	if (!to->readers)
 		return -EPIPE;
 	mutex_lock(&to->wlock);
-	/* Room first: growing takes the rlock of `to`, and whoever holds an rlock takes no other. */
+	/* Room first: growing takes the rlock of `to`, and whoever holds an rlock takes no other.
+	 */
 	len = MIN(len, MIN(to->capacity - pipe_used(to), MAX(pipe_used(from), 1u)));
 	if (len)
 		ring_grow(to, pipe_used(to) + len);

@@ -16,8 +16,8 @@ struct renaming {
 };
 
 /*
- * Parents are locked ancestor first, unrelated ones by address; across directories the file system's
- * rename lock keeps the ancestry as it is.
+ * Parents are locked ancestor first, unrelated ones by address; across directories the file
+ * system's rename lock keeps the ancestry as it is.
  */
 static void lock_parents(struct renaming *r)
 {
@@ -64,8 +64,7 @@ static int find_both(struct renaming *r)
 		return -ENOENT;
 	if (exchange && r->to.trailing && !inode_is_dir(r->target->inode))
 		return -ENOTDIR;
-	if (!inode_is_dir(r->source->inode) &&
-	    (r->from.trailing || (!exchange && r->to.trailing)))
+	if (!inode_is_dir(r->source->inode) && (r->from.trailing || (!exchange && r->to.trailing)))
 		return -ENOTDIR;
 	if (dentry_is_ancestor(r->source, r->to.cur.dentry))
 		return -EINVAL;

@@ -195,8 +195,7 @@ static ssize_t synth_file_read(struct file *f, struct kiov *dst, u64 offset, int
 	mutex_lock_nested(&o->lock);
 	n = synth_produce(f, o, offset);
 	if (!n && offset < o->text.len)
-		n = kiov_put(dst, o->text.data + offset,
-			     MIN(dst->remaining, o->text.len - offset));
+		n = kiov_put(dst, o->text.data + offset, MIN(dst->remaining, o->text.len - offset));
 	mutex_unlock(&o->lock);
 	return n;
 }
@@ -258,8 +257,9 @@ static const struct inode_ops synth_file_inode_ops = {
 	.destroy = synth_destroy,
 };
 
-int synth_file_new(struct superblock *sb, u32 mode, u32 uid, u32 gid, const struct synth_file_ops *ops,
-		   void *arg, void (*put_arg)(void *), u64 ino, struct inode **ret)
+int synth_file_new(struct superblock *sb, u32 mode, u32 uid, u32 gid,
+		   const struct synth_file_ops *ops, void *arg, void (*put_arg)(void *), u64 ino,
+		   struct inode **ret)
 {
 	struct inode_create how = { .mode = S_IFREG | (mode & 07777), .uid = uid, .gid = gid };
 	struct synth_inode *s;
@@ -383,8 +383,9 @@ static const struct inode_ops synth_dir_inode_ops = {
 	.destroy = synth_destroy,
 };
 
-int synth_dir_new(struct superblock *sb, u32 mode, u32 uid, u32 gid, const struct synth_dir_ops *ops,
-		  void *arg, void (*put_arg)(void *), u64 ino, struct inode **ret)
+int synth_dir_new(struct superblock *sb, u32 mode, u32 uid, u32 gid,
+		  const struct synth_dir_ops *ops, void *arg, void (*put_arg)(void *), u64 ino,
+		  struct inode **ret)
 {
 	struct inode_create how = { .mode = S_IFDIR | (mode & 07777), .uid = uid, .gid = gid };
 	struct synth_inode *s;

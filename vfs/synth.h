@@ -10,7 +10,8 @@
 
 #include "vfs/file.h"
 
-/* A growing text buffer; printing never fails visibly: out of memory truncates and sets `failed`. */
+/* A growing text buffer; printing never fails visibly: out of memory truncates and sets `failed`.
+ */
 struct textbuf {
 	char *data;
 	size_t len, cap;
@@ -27,9 +28,11 @@ struct synth_file_ops {
 	ssize_t (*store)(struct file *f, void *arg, const char *data, size_t len);
 };
 
-/* An inode whose data comes from ops; arg is passed to ops and released by put_arg (may be NULL). */
-int synth_file_new(struct superblock *sb, u32 mode, u32 uid, u32 gid, const struct synth_file_ops *ops,
-		   void *arg, void (*put_arg)(void *), u64 ino, struct inode **ret);
+/* An inode whose data comes from ops; arg is passed to ops and released by put_arg (may be NULL).
+ */
+int synth_file_new(struct superblock *sb, u32 mode, u32 uid, u32 gid,
+		   const struct synth_file_ops *ops, void *arg, void (*put_arg)(void *), u64 ino,
+		   struct inode **ret);
 /* A symlink whose text (or, with follow, target path) comes from callbacks. */
 struct synth_link_ops {
 	ssize_t (*text)(void *arg, char *dst, size_t size);
@@ -42,10 +45,12 @@ int synth_link_new(struct superblock *sb, const struct synth_link_ops *ops, void
 struct synth_dir_ops {
 	int (*lookup)(struct inode *dir, void *arg, const char *name, struct inode **ret);
 	int (*list)(struct inode *dir, void *arg, struct dir_emit *e, u64 *pos);
-	int (*permission)(struct inode *dir, void *arg, const struct cred *cred, int mask); /* may be NULL */
+	int (*permission)(struct inode *dir, void *arg, const struct cred *cred,
+			  int mask); /* may be NULL */
 };
-int synth_dir_new(struct superblock *sb, u32 mode, u32 uid, u32 gid, const struct synth_dir_ops *ops,
-		  void *arg, void (*put_arg)(void *), u64 ino, struct inode **ret);
+int synth_dir_new(struct superblock *sb, u32 mode, u32 uid, u32 gid,
+		  const struct synth_dir_ops *ops, void *arg, void (*put_arg)(void *), u64 ino,
+		  struct inode **ret);
 void *synth_arg(struct inode *inode);
 
 #endif

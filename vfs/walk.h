@@ -25,7 +25,8 @@ enum walk_last { LAST_NORM, LAST_DOT, LAST_DOTDOT, LAST_ROOT };
 
 struct walk {
 	const struct walk_context *ctx;
-	struct path root; /* borrowed: ctx->root, or the start with RESOLVE_IN_ROOT and RESOLVE_BENEATH */
+	struct path root; /* borrowed: ctx->root, or the start with RESOLVE_IN_ROOT and
+			     RESOLVE_BENEATH */
 	struct path cur;  /* holds references */
 	int links, depth;
 	struct {
@@ -54,9 +55,11 @@ int path_permission(const struct path *p, const struct cred *cred, int mask);
 bool path_read_only(const struct path *p);
 /* May cred make a name in this directory / remove target's name from it (sticky bit)? */
 int may_create(const struct path *dir, const struct cred *cred);
-int may_delete(const struct path *dir, struct dentry *target, const struct cred *cred, bool want_dir);
+int may_delete(const struct path *dir, struct dentry *target, const struct cred *cred,
+	       bool want_dir);
 /* Owner, group and mode of a new object in dir. */
-int init_create(struct inode *dir, const struct walk_context *w, u32 mode, struct inode_create *ret);
+int init_create(struct inode *dir, const struct walk_context *w, u32 mode,
+		struct inode_create *ret);
 /* Calls vfs_notify_hook if the object or the directory is watched. */
 void notify_child(struct inode *dir, const char *name, struct inode *inode, u32 mask, u32 cookie);
 /* Makes a file for an already permitted path (vfs/open.c). */

@@ -125,7 +125,8 @@ static int ptrace_set_xstate(struct platform_context *ctx, const void *buf, size
 		return -ESRCH;
 	memcpy(ctx->xbuf, buf, MIN(size, (size_t)n));
 	xstate_sanitise(&ctx->platform->xstate, ctx->xbuf, (size_t)n);
-	return host_ptrace_setregset(ctx->tid, NT_X86_XSTATE, ctx->xbuf, (size_t)n) < 0 ? -ESRCH : 0;
+	return host_ptrace_setregset(ctx->tid, NT_X86_XSTATE, ctx->xbuf, (size_t)n) < 0 ? -ESRCH
+											: 0;
 }
 
 /*
@@ -162,14 +163,10 @@ static bool read_fault(struct platform_context *ctx, int sig, const struct user_
 static u64 usual_trapno(int sig, int code)
 {
 	switch (sig) {
-	case SIGILL:
-		return 6;
-	case SIGFPE:
-		return code == FPE_INTDIV || code == FPE_INTOVF ? 0 : 19;
-	case SIGTRAP:
-		return code == SI_KERNEL ? 3 : 1;
-	default:
-		return 0;
+	case SIGILL: return 6;
+	case SIGFPE: return code == FPE_INTDIV || code == FPE_INTOVF ? 0 : 19;
+	case SIGTRAP: return code == SI_KERNEL ? 3 : 1;
+	default: return 0;
 	}
 }
 
@@ -200,13 +197,11 @@ static void on_signal(struct platform_context *ctx, int sig, struct user_regs_st
 		break;
 	case SIGILL:
 	case SIGFPE:
-	case SIGTRAP:
-		stop->trapno = usual_trapno(sig, info.si_code);
-		break;
-	default:
-		return;
+	case SIGTRAP: stop->trapno = usual_trapno(sig, info.si_code); break;
+	default: return;
 	}
-	stop->reason = stop->trapno == TRAP_PAGE_FAULT ? PLATFORM_STOP_FAULT : PLATFORM_STOP_EXCEPTION;
+	stop->reason =
+		stop->trapno == TRAP_PAGE_FAULT ? PLATFORM_STOP_FAULT : PLATFORM_STOP_EXCEPTION;
 	stop->signo = sig;
 	stop->si_code = info.si_code;
 	stop->fault_addr = (u64)info.si_addr;

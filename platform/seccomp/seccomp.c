@@ -60,20 +60,23 @@ static bool frame_check(struct platform_context *ctx)
 {
 	u32 uc = *(volatile u32 *)&ctx->shared->uc;
 
-	if (uc < STUB_SLOT_SIZE - ctx->platform->control.frame_size || uc > STUB_SLOT_SIZE - FRAME_SIZE || uc % 8 != 0)
+	if (uc < STUB_SLOT_SIZE - ctx->platform->control.frame_size ||
+	    uc > STUB_SLOT_SIZE - FRAME_SIZE || uc % 8 != 0)
 		return false;
 	ctx->uc = uc;
 	return true;
 }
 
-/* Offset in the slot of the frame's extended state; 0 when the frame is not as the kernel makes them. */
+/* Offset in the slot of the frame's extended state; 0 when the frame is not as the kernel makes
+ * them. */
 static u32 xstate_offset(struct platform_context *ctx)
 {
 	const struct xstate_format *format = &ctx->platform->xstate;
 	u64 addr = *(volatile u64 *)&frame(ctx)->uc_mcontext.fpregs;
 	u64 offset = addr - ctx->stub_addr;
 
-	if (offset < STUB_SLOT_SIZE - ctx->platform->control.frame_size || offset > STUB_SLOT_SIZE - format->extended_size || offset % 64 != 0)
+	if (offset < STUB_SLOT_SIZE - ctx->platform->control.frame_size ||
+	    offset > STUB_SLOT_SIZE - format->extended_size || offset % 64 != 0)
 		return 0;
 	return (u32)offset;
 }
@@ -170,14 +173,16 @@ static void regs_to_frame(struct platform_context *ctx, const struct user_regs_s
 	g[REG_EFL] = (greg_t)r->eflags;
 	g[REG_CSGSFS] = (greg_t)CSGSFS;
 	f->uc_flags = UC_FLAGS;
-	memcpy(&f->uc_sigmask, &((struct stub_config *)control_slot(&ctx->platform->control, 0))->sigmask,
+	memcpy(&f->uc_sigmask,
+	       &((struct stub_config *)control_slot(&ctx->platform->control, 0))->sigmask,
 	       sizeof(u64));
 	ctx->shared->fs = r->fs_base;
 	ctx->shared->gs = r->gs_base;
 	ctx->shared->uc = ctx->uc;
 }
 
-static void regs_from_frame(struct platform_context *ctx, const greg_t *g, struct user_regs_struct *r)
+static void regs_from_frame(struct platform_context *ctx, const greg_t *g,
+			    struct user_regs_struct *r)
 {
 	r->r8 = (u64)g[REG_R8];
 	r->r9 = (u64)g[REG_R9];
@@ -228,11 +233,8 @@ static void read_stop(struct platform_context *ctx, struct user_regs_struct *reg
 	case SIGBUS:
 	case SIGILL:
 	case SIGFPE:
-	case SIGTRAP:
-		break;
-	default:
-		stop->reason = PLATFORM_STOP_INTERRUPTED;
-		return;
+	case SIGTRAP: break;
+	default: stop->reason = PLATFORM_STOP_INTERRUPTED; return;
 	}
 	if (info.si_code <= 0) { /* sent by a process of the host */
 		stop->reason = PLATFORM_STOP_INTERRUPTED;
@@ -275,8 +277,8 @@ static bool spin(struct platform_context *ctx)
 
 	do {
 		for (int i = 0; i < 16; i++) {
-			if ((atomic_load_explicit(&ctx->shared->word, memory_order_acquire) & TURN_MASK) !=
-			    TURN_STUB) {
+			if ((atomic_load_explicit(&ctx->shared->word, memory_order_acquire) &
+			     TURN_MASK) != TURN_STUB) {
 				ctx->spin_penalty = 4;
 				return true;
 			}
@@ -290,8 +292,8 @@ static bool spin(struct platform_context *ctx)
 }
 
 struct patience {
-	int ticks;   /* that an interrupt has been ignored */
-	u64 cpu_ns;  /* the process's CPU time when it began */
+	int ticks;  /* that an interrupt has been ignored */
+	u64 cpu_ns; /* the process's CPU time when it began */
 };
 
 /* One tick without news. False: the stub is gone, or as good as. */
@@ -331,7 +333,8 @@ static bool wait_turn(struct platform_context *ctx)
 			return true;
 		if ((w & TURN_MASK) != TURN_STUB || atomic_load(&ctx->as->dead))
 			return false;
-		if (w == TURN_STUB && !atomic_compare_exchange_strong(word, &w, TURN_STUB | TURN_SENTRY_SLEEPS))
+		if (w == TURN_STUB &&
+		    !atomic_compare_exchange_strong(word, &w, TURN_STUB | TURN_SENTRY_SLEEPS))
 			continue;
 		/* Other guest threads may wake us as often as they like: ticks go by the clock. */
 		if (now >= tick) {

@@ -21,73 +21,73 @@
 #ifndef MINISENTRY_PLATFORM_STUB_ABI_H
 #define MINISENTRY_PLATFORM_STUB_ABI_H
 
-#define STUB_AREA	0x7fffe0000000
-#define STUB_TEXT	0x7fffe0000000
-#define STUB_TEXT_MAX	0x10000
-#define STUB_CONFIG	0x7fffe0010000
-#define STUB_CMD	0x7fffe0020000
-#define STUB_STACK	0x7fffe0030000
+#define STUB_AREA 0x7fffe0000000
+#define STUB_TEXT 0x7fffe0000000
+#define STUB_TEXT_MAX 0x10000
+#define STUB_CONFIG 0x7fffe0010000
+#define STUB_CMD 0x7fffe0020000
+#define STUB_STACK 0x7fffe0030000
 #define STUB_STACK_SIZE 0x8000
-#define STUB_VDSO	0x7fffe0040000
-#define STUB_VDSO_MAX	0x40000
-#define STUB_SLOTS	0x7fffe0080000
-#define STUB_SLOT_SIZE	0x8000
+#define STUB_VDSO 0x7fffe0040000
+#define STUB_VDSO_MAX 0x40000
+#define STUB_SLOTS 0x7fffe0080000
+#define STUB_SLOT_SIZE 0x8000
 #define STUB_SLOT_SHIFT 15
-#define STUB_SLOT_MAX	8192 /* guest threads in an address space */
-#define STUB_SLOTS_END	(STUB_SLOTS + STUB_SLOT_MAX * STUB_SLOT_SIZE)
-#define STUB_TASK_MAX	0x7ffffffff000
+#define STUB_SLOT_MAX 8192 /* guest threads in an address space */
+#define STUB_SLOTS_END (STUB_SLOTS + STUB_SLOT_MAX * STUB_SLOT_SIZE)
+#define STUB_TASK_MAX 0x7ffffffff000
 
 /* Descriptors of the zygote and of stubs. */
-#define STUB_FD_SOCKET	0 /* zygote only */
-#define STUB_FD_DONE	1 /* stubs only: eventfd, completion of commands */
+#define STUB_FD_SOCKET 0 /* zygote only */
+#define STUB_FD_DONE 1	 /* stubs only: eventfd, completion of commands */
 #define STUB_FD_CONTROL 2
-#define STUB_FD_FILES	3 /* + memfile.stub_slot */
+#define STUB_FD_FILES 3 /* + memfile.stub_slot */
 
 /* The start of the text: struct stub_header. */
 #define STUB_MAGIC 0x62757473696e696d
 
 /* struct stub_config */
-#define CONFIG_PTRACE	    0x00 /* u32 */
-#define CONFIG_FSGSBASE	    0x04 /* u32 */
-#define CONFIG_SENTRY_PID   0x08 /* u64 */
-#define CONFIG_SIGMASK	    0x10 /* u64, blocked while guest code runs */
-#define CONFIG_DISPATCH     0x18 /* u32: guest threads are under syscall user dispatch */
-#define CONFIG_PROG_ZYGOTE  0x20 /* struct sock_fprog */
-#define CONFIG_PROG_MAPPER  0x30
-#define CONFIG_PROG_GUEST   0x40
+#define CONFIG_PTRACE 0x00	/* u32 */
+#define CONFIG_FSGSBASE 0x04	/* u32 */
+#define CONFIG_SENTRY_PID 0x08	/* u64 */
+#define CONFIG_SIGMASK 0x10	/* u64, blocked while guest code runs */
+#define CONFIG_DISPATCH 0x18	/* u32: guest threads are under syscall user dispatch */
+#define CONFIG_PROG_ZYGOTE 0x20 /* struct sock_fprog */
+#define CONFIG_PROG_MAPPER 0x30
+#define CONFIG_PROG_GUEST 0x40
 
 /* struct stub_cmd */
-#define CMD_SEQ	     0x00 /* u32, futex: the sentry counts it up */
-#define CMD_KIND     0x04 /* u32 */
-#define CMD_COUNT    0x08 /* u32 */
-#define CMD_GO	     0x0c /* u32, futex: a new ptrace thread may go on */
-#define CMD_SLOT     0x10 /* u64, address of the new thread's slot */
+#define CMD_SEQ 0x00	  /* u32, futex: the sentry counts it up */
+#define CMD_KIND 0x04	  /* u32 */
+#define CMD_COUNT 0x08	  /* u32 */
+#define CMD_GO 0x0c	  /* u32, futex: a new ptrace thread may go on */
+#define CMD_SLOT 0x10	  /* u64, address of the new thread's slot */
 #define CMD_ALTSTACK 0x18 /* stack_t */
-#define CMD_OPS	     0x40
-#define CMD_OP_SIZE  0x40
-#define CMD_MAX_OPS  ((STUB_SLOT_SIZE - CMD_OPS) / CMD_OP_SIZE)
+#define CMD_OPS 0x40
+#define CMD_OP_SIZE 0x40
+#define CMD_MAX_OPS ((STUB_SLOT_SIZE - CMD_OPS) / CMD_OP_SIZE)
 
-#define CMD_KIND_BATCH	1 /* CMD_COUNT system calls, up to the first that fails */
+#define CMD_KIND_BATCH 1  /* CMD_COUNT system calls, up to the first that fails */
 #define CMD_KIND_THREAD 2 /* the same, then a guest thread for CMD_SLOT */
 
 /* What a completion says: bits are sent one write each, DONE last. */
-#define DONE_BIT       62
+#define DONE_BIT 62
 #define DONE_ERROR_BIT 40 /* low 12 bits: errno, from bit 16: index of the op; else: result */
 
 /* struct stub_ctx: the context page of a guest thread's slot */
-#define CTX_WORD   0x00 /* u32, futex: whose turn it is */
-#define CTX_UC	   0x04 /* u32, offset of the ucontext in the slot */
-#define CTX_FS	   0x08
-#define CTX_GS	   0x10
-#define CTX_CPU	   0x18 /* u32: where the stub thread stopped */
-#define CTX_SPIN   0x1c /* u32: rounds that the stub may spin before it sleeps */
+#define CTX_WORD 0x00 /* u32, futex: whose turn it is */
+#define CTX_UC 0x04   /* u32, offset of the ucontext in the slot */
+#define CTX_FS 0x08
+#define CTX_GS 0x10
+#define CTX_CPU 0x18  /* u32: where the stub thread stopped */
+#define CTX_SPIN 0x1c /* u32: rounds that the stub may spin before it sleeps */
 
-#define TURN_GONE  0 /* the thread has exited (CLONE_CHILD_CLEARTID) */
-#define TURN_STUB  1
+#define TURN_GONE 0 /* the thread has exited (CLONE_CHILD_CLEARTID) */
+#define TURN_STUB 1
 #define TURN_SENTRY 2
-#define TURN_EXIT  3 /* the stub's, to leave */
-#define TURN_MASK  0xff
-#define TURN_STUB_SLEEPS   0x100
+#define TURN_EXIT 3 /* the stub's, to leave */
+#define TURN_MASK 0xff
+#define TURN_STUB_SLEEPS 0x100
 #define TURN_SENTRY_SLEEPS 0x200
 
 /*
@@ -98,7 +98,7 @@
 
 /* CLONE_VM|FS|FILES|SIGHAND|THREAD|SYSVSEM|CHILD_CLEARTID; CLONE_PARENT */
 #define STUB_THREAD_FLAGS 0x250f00
-#define STUB_FORK_FLAGS	  0x8000
+#define STUB_FORK_FLAGS 0x8000
 
 /* Offsets within the kernel's rt_sigframe, from its ucontext (asm/ucontext.h, asm/sigcontext.h). */
 #define UC_SIGINFO 304
@@ -112,8 +112,8 @@ struct stub_header {
 	uint64_t entry;
 	uint64_t signal_entry;
 	uint64_t signal_restorer;
-	uint64_t ptrace_ready;	/* rip behind the new ptrace thread's int3 */
-	uint64_t exit_gadget;	/* exit(0) of the calling thread */
+	uint64_t ptrace_ready; /* rip behind the new ptrace thread's int3 */
+	uint64_t exit_gadget;  /* exit(0) of the calling thread */
 	uint64_t end;
 	/* Code of which only the mapper, or only guest threads, make system calls. */
 	uint64_t mapper_start, mapper_end;

@@ -34,7 +34,8 @@ static _Noreturn void die(int code)
 		call(__NR_exit_group, code, 0, 0);
 }
 
-/* A message of exactly `size` bytes, with one descriptor if ret_fd. False at the end of the stream. */
+/* A message of exactly `size` bytes, with one descriptor if ret_fd. False at the end of the stream.
+ */
 struct msg_header {
 	void *name;
 	uint32_t name_len, pad;
@@ -125,8 +126,8 @@ static long move_vdso(struct stub_boot *boot)
 
 static long map_slot(uint64_t addr, uint64_t index)
 {
-	return call6(__NR_mmap, (long)addr, STUB_SLOT_SIZE, 1 /* PROT_READ */, MAP_SHARED | MAP_FIXED,
-		     STUB_FD_CONTROL, (long)(index * STUB_SLOT_SIZE));
+	return call6(__NR_mmap, (long)addr, STUB_SLOT_SIZE, 1 /* PROT_READ */,
+		     MAP_SHARED | MAP_FIXED, STUB_FD_CONTROL, (long)(index * STUB_SLOT_SIZE));
 }
 
 struct kernel_action {
@@ -135,8 +136,9 @@ struct kernel_action {
 
 static void set_signals(const struct stub_config *config)
 {
-	static const uint8_t caught[] = { SIGILL, SIGTRAP, SIGBUS,  SIGFPE,
-					  SIGSEGV, SIGSYS, STUB_INTERRUPT_SIGNAL };
+	static const uint8_t caught[] = {
+		SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV, SIGSYS, STUB_INTERRUPT_SIGNAL
+	};
 	const struct stub_header *h = (const void *)STUB_TEXT;
 	struct kernel_action act = {
 		.handler = h->signal_entry,
@@ -145,7 +147,8 @@ static void set_signals(const struct stub_config *config)
 		.mask = ~0UL,
 	};
 
-	/* Under ptrace the sentry undoes a delivery by setting registers: the mask must not change. */
+	/* Under ptrace the sentry undoes a delivery by setting registers: the mask must not change.
+	 */
 	if (config->ptrace) {
 		act.flags |= SA_NODEFER;
 		act.mask = 0;

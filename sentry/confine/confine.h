@@ -40,11 +40,13 @@ extern const char *const confine_visible_paths[];
 /*
  * In a mount namespace: builds a tmpfs holding bind mounts of the visible paths
  * (or of rootfs alone) and of the caller's folder in /root, a procfs of the new PID
- * namespace in /proc, and pivots into it. CONFINE_VIEW is then the guest's root. 0, or -errno with state->root_view_reason; then "/" is unchanged.
+ * namespace in /proc, and pivots into it. CONFINE_VIEW is then the guest's root. 0, or -errno with
+ * state->root_view_reason; then "/" is unchanged.
  */
 #define CONFINE_VIEW "/root"
 int confine_root_view(const struct run_config *config, struct confine_state *state);
-/* Without a root view: which entries of the host's / must look empty. Allocated, NULL-terminated. */
+/* Without a root view: which entries of the host's / must look empty. Allocated, NULL-terminated.
+ */
 char **confine_hidden_paths(const struct run_config *config);
 /* True when the caller's folder may be shown (not an ancestor of $HOME, not /). */
 bool confine_cwd_visible(const struct run_config *config);

@@ -27,12 +27,12 @@
 
 enum condition {
 	ANY,
-	NO_EXEC,	/* mmap, mprotect: never PROT_EXEC in argument 2 */
-	NO_FOLLOW,	/* openat: O_NOFOLLOW always, so a name is one component or fails on links */
-	THREAD_ONLY,	/* clone: CLONE_THREAD, never a new process */
-	TTY_ONLY,	/* ioctl: the few requests on terminals and host descriptors */
-	PTRACE_ONLY,	/* only with the ptrace platform */
-	PRCTL_NAME,	/* prctl: thread names */
+	NO_EXEC,     /* mmap, mprotect: never PROT_EXEC in argument 2 */
+	NO_FOLLOW,   /* openat: O_NOFOLLOW always, so a name is one component or fails on links */
+	THREAD_ONLY, /* clone: CLONE_THREAD, never a new process */
+	TTY_ONLY,    /* ioctl: the few requests on terminals and host descriptors */
+	PTRACE_ONLY, /* only with the ptrace platform */
+	PRCTL_NAME,  /* prctl: thread names */
 };
 
 struct filter_row {
@@ -40,7 +40,10 @@ struct filter_row {
 	enum condition condition;
 };
 
-#define ROW(name_, condition_, why_) { { __NR_##name_, #name_, why_ }, condition_ }
+#define ROW(name_, condition_, why_)                                                               \
+	{                                                                                          \
+		{ __NR_##name_, #name_, why_ }, condition_                                         \
+	}
 
 static const struct filter_row rows[] = {
 	/* memory */
@@ -112,7 +115,8 @@ static const struct filter_row rows[] = {
 	ROW(gettimeofday, ANY, "where the vDSO does not answer"),
 	/* threads and signals */
 	ROW(clone, THREAD_ONLY, "a thread for each guest task"),
-	ROW(clone3, ANY, "answered with ENOSYS so that libc uses clone, whose flags can be checked"),
+	ROW(clone3, ANY,
+	    "answered with ENOSYS so that libc uses clone, whose flags can be checked"),
 	ROW(set_robust_list, ANY, "thread start"),
 	ROW(rseq, ANY, "thread start"),
 	ROW(gettid, ANY, "thread identity"),
@@ -143,8 +147,8 @@ static const struct filter_row rows[] = {
 	ROW(ptrace, PTRACE_ONLY, "the ptrace platform"),
 };
 
-static const u64 tty_requests[] = { TCGETS, TCSETS, TCSETSW, TCSETSF, TIOCGWINSZ, FIONREAD, TIOCGPGRP,
-				    TIOCOUTQ };
+static const u64 tty_requests[] = { TCGETS,	TCSETS,	  TCSETSW,   TCSETSF,
+				    TIOCGWINSZ, FIONREAD, TIOCGPGRP, TIOCOUTQ };
 
 size_t confine_filter_rules(const struct confine_rule **ret)
 {
@@ -180,7 +184,8 @@ static int add_row(scmp_filter_ctx ctx, const struct filter_row *row, enum platf
 					       SCMP_A1(SCMP_CMP_EQ, tty_requests[i], 0));
 		return ret;
 	case PRCTL_NAME:
-		return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 1, SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME, 0));
+		return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 1,
+					SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME, 0));
 	case PTRACE_ONLY:
 		return kind == PLATFORM_PTRACE ? seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 0) : 0;
 	}

@@ -95,12 +95,11 @@ static void note_flags(struct confine_state *s, unsigned long flags)
 
 pid_t confine_fork(bool no_namespaces, struct confine_state *ret)
 {
-	const unsigned long all = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
-				  CLONE_NEWUTS;
+	const unsigned long all =
+		CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
 	/* Best first: with privilege no user namespace is needed; without, one grants the rest. */
 	const unsigned long tries[] = { all, all | CLONE_NEWUSER,
-					CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID,
-					CLONE_NEWUSER };
+					CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID, CLONE_NEWUSER };
 	pid_t pid = -EPERM;
 
 	if (no_namespaces) {

@@ -17,13 +17,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-const char *const confine_visible_paths[] = { "/usr", "/bin",	"/sbin", "/lib",  "/lib32", "/lib64",
-					      "/libx32", "/etc", "/opt", "/var", "/srv",    "/nix",
-					      "/gnu",  NULL };
+const char *const confine_visible_paths[] = { "/usr",	"/bin",	   "/sbin", "/lib", "/lib32",
+					      "/lib64", "/libx32", "/etc",  "/opt", "/var",
+					      "/srv",	"/nix",	   "/gnu",  NULL };
 
 /* Entries that exist in every view, empty. */
-static const char *const empty_dirs[] = { "/proc", "/sys", "/dev", "/tmp", "/run", "/root", "/home",
-					  "/mnt", "/media", NULL };
+static const char *const empty_dirs[] = { "/proc", "/sys",  "/dev", "/tmp",   "/run",
+					  "/root", "/home", "/mnt", "/media", NULL };
 
 static bool is_beneath(const char *path, const char *dir)
 {
@@ -42,7 +42,8 @@ bool confine_cwd_visible(const struct run_config *config)
 	if (!cwd || strcmp(cwd, "/") == 0)
 		return false;
 	for (size_t i = 0; never[i]; i++) {
-		/* Folders beneath /tmp are a usual place to work in; the mount points themselves are ours. */
+		/* Folders beneath /tmp are a usual place to work in; the mount points themselves
+		 * are ours. */
 		if (strcmp(cwd, never[i]) == 0)
 			return false;
 		if (i < 4 && is_beneath(cwd, never[i]))
@@ -118,7 +119,8 @@ static int populate(const struct run_config *config, const char *base)
 	char to[PATH_MAX];
 	int ret;
 
-	/* The platform looks at its stubs' mappings; only processes of our own PID namespace show here. */
+	/* The platform looks at its stubs' mappings; only processes of our own PID namespace show
+	 * here. */
 	snprintf(to, sizeof(to), "%s/proc", base);
 	if (mkdir(to, 0555) < 0 ||
 	    mount("proc", to, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "subset=pid") < 0)
@@ -172,8 +174,9 @@ int confine_root_view(const struct run_config *config, struct confine_state *sta
 		return fail(state, "no mount namespace", -EPERM);
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return fail(state, "making mounts private", -errno);
-	/* The caller's folder may lie beneath /tmp, so the view is built elsewhere: on /proc's place
-	 * nothing of the host's is needed any more, but /sys may be absent; /dev exists everywhere. */
+	/* The caller's folder may lie beneath /tmp, so the view is built elsewhere: on /proc's
+	 * place nothing of the host's is needed any more, but /sys may be absent; /dev exists
+	 * everywhere. */
 	if (config->caller_cwd && is_beneath(config->caller_cwd, base))
 		base = "/dev";
 	for (int i = 0; i < config->mount_count; i++) {

@@ -21,9 +21,9 @@
 /* Registers the devices with the vfs. */
 void dev_init(struct kernel *k);
 /*
- * Makes the nodes (null zero full random urandom tty console ptmx), links (fd stdin stdout stderr core)
- * and directories (pts shm mqueue) in dir, an absolute path of an empty writable directory. w->cred
- * must be root's. 0 or the first error.
+ * Makes the nodes (null zero full random urandom tty console ptmx), links (fd stdin stdout stderr
+ * core) and directories (pts shm mqueue) in dir, an absolute path of an empty writable directory.
+ * w->cred must be root's. 0 or the first error.
  */
 int dev_populate(const struct walk_context *w, const char *dir);
 /* MAP_PRIVATE of /dev/zero is anonymous memory: true for such a file (mmap treats it so). */

@@ -7,7 +7,8 @@
 #include <linux/random.h>
 #include <string.h>
 
-#define ZERO_MAPPING_SIZE (1ULL << 46) /* MAP_SHARED of /dev/zero: memory as large as anyone maps */
+#define ZERO_MAPPING_SIZE (1ULL << 46) /* MAP_SHARED of /dev/zero: memory as large as anyone maps  \
+					*/
 #define ENTROPY_BITS 256
 #define RANDOM_CHUNK 1024
 
@@ -71,8 +72,7 @@ static s64 random_ioctl(struct file *f, u32 cmd, u64 arg)
 	s32 bits = ENTROPY_BITS;
 
 	switch (cmd) {
-	case RNDGETENTCNT:
-		return copy_out(current_task, ua(arg), &bits, sizeof(bits));
+	case RNDGETENTCNT: return copy_out(current_task, ua(arg), &bits, sizeof(bits));
 	case RNDADDTOENTCNT:
 	case RNDADDENTROPY:
 	case RNDZAPENTCNT:
@@ -80,30 +80,42 @@ static s64 random_ioctl(struct file *f, u32 cmd, u64 arg)
 	case RNDRESEEDCRNG:
 		/* the pool is the host's: an administrator may ask, and nothing changes */
 		return cred_capable(current_task->cred, CAP_SYS_ADMIN) ? 0 : -EPERM;
-	default:
-		return -EINVAL;
+	default: return -EINVAL;
 	}
 }
 
 static const struct file_ops null_ops = {
-	.kind = "null", .read = read_nothing, .write = write_anything, .seek = seek_nowhere,
+	.kind = "null",
+	.read = read_nothing,
+	.write = write_anything,
+	.seek = seek_nowhere,
 };
 static const struct file_ops zero_ops = {
-	.kind = "zero",	      .read = read_zeros,	.write = write_anything,
-	.seek = seek_nowhere, .mappable = zero_mappable,
+	.kind = "zero",
+	.read = read_zeros,
+	.write = write_anything,
+	.seek = seek_nowhere,
+	.mappable = zero_mappable,
 };
 static const struct file_ops full_ops = {
-	.kind = "full", .read = read_zeros, .write = write_full, .seek = seek_nowhere,
+	.kind = "full",
+	.read = read_zeros,
+	.write = write_full,
+	.seek = seek_nowhere,
 };
 static const struct file_ops random_ops = {
-	.kind = "random",     .read = read_random,	.write = write_anything,
-	.seek = seek_nowhere, .ioctl = random_ioctl,
+	.kind = "random",
+	.read = read_random,
+	.write = write_anything,
+	.seek = seek_nowhere,
+	.ioctl = random_ioctl,
 };
 
 static int mem_open(struct inode *inode, struct file *file)
 {
 	static const struct file_ops *const by_minor[] = {
-		[3] = &null_ops, [5] = &zero_ops, [7] = &full_ops, [8] = &random_ops, [9] = &random_ops,
+		[3] = &null_ops,   [5] = &zero_ops,   [7] = &full_ops,
+		[8] = &random_ops, [9] = &random_ops,
 	};
 
 	if (inode->rdev_minor >= ARRAY_SIZE(by_minor) || !by_minor[inode->rdev_minor])

@@ -10,9 +10,9 @@ struct node {
 };
 
 static const struct node nodes[] = {
-	{ "null", 0666, MEM_MAJOR, 3 },	    { "zero", 0666, MEM_MAJOR, 5 },
-	{ "full", 0666, MEM_MAJOR, 7 },	    { "random", 0666, MEM_MAJOR, 8 },
-	{ "urandom", 0666, MEM_MAJOR, 9 },  { "tty", 0666, TTY_AUX_MAJOR, 0 },
+	{ "null", 0666, MEM_MAJOR, 3 },	       { "zero", 0666, MEM_MAJOR, 5 },
+	{ "full", 0666, MEM_MAJOR, 7 },	       { "random", 0666, MEM_MAJOR, 8 },
+	{ "urandom", 0666, MEM_MAJOR, 9 },     { "tty", 0666, TTY_AUX_MAJOR, 0 },
 	{ "console", 0600, TTY_AUX_MAJOR, 1 }, { "ptmx", 0666, TTY_AUX_MAJOR, 2 },
 };
 
@@ -35,7 +35,8 @@ int dev_populate(const struct walk_context *w, const char *dir)
 
 	for (size_t i = 0; !err && i < ARRAY_SIZE(nodes); i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, nodes[i].name);
-		err = vfs_mknod(w, path, S_IFCHR | nodes[i].mode, nodes[i].major, nodes[i].minor, NULL);
+		err = vfs_mknod(w, path, S_IFCHR | nodes[i].mode, nodes[i].major, nodes[i].minor,
+				NULL);
 	}
 	for (size_t i = 0; !err && i < ARRAY_SIZE(links); i++) {
 		snprintf(path, sizeof(path), "%s/%s", dir, links[i][0]);

@@ -123,7 +123,8 @@ static int add_guest_array(struct task *t, struct exec_args *a, bool is_env, uad
 	if (array.v == 0)
 		return 0;
 	for (;;) {
-		/* The array may end just before unmapped memory: read up to the page's end, not past it. */
+		/* The array may end just before unmapped memory: read up to the page's end, not
+		 * past it. */
 		size_t in_page = PAGE_SIZE - (array.v & (PAGE_SIZE - 1));
 		size_t bytes = MIN(sizeof(chunk), MAX(in_page & ~7UL, sizeof(u64)));
 		int r = copy_in(t, chunk, array, bytes);

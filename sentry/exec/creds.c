@@ -1,5 +1,5 @@
-/* Credentials of a new program: set-id bits, file capabilities, root's privileges (man 7 capabilities,
- * "Transformation of capabilities during execve()"). */
+/* Credentials of a new program: set-id bits, file capabilities, root's privileges (man 7
+ * capabilities, "Transformation of capabilities during execve()"). */
 #include "sentry/exec/exec_impl.h"
 
 #include <linux/capability.h>
@@ -8,7 +8,8 @@
 #include <sys/mount.h>
 
 #define CAPS_ALL ((1ULL << (CAP_LAST_CAP + 1)) - 1)
-/* Linux's PER_CLEAR_ON_SETID: READ_IMPLIES_EXEC, ADDR_NO_RANDOMIZE, ADDR_COMPAT_LAYOUT, MMAP_PAGE_ZERO. */
+/* Linux's PER_CLEAR_ON_SETID: READ_IMPLIES_EXEC, ADDR_NO_RANDOMIZE, ADDR_COMPAT_LAYOUT,
+ * MMAP_PAGE_ZERO. */
 #define PER_CLEARED_ON_SETID (0x0400000 | 0x0040000 | 0x0200000 | 0x0100000)
 
 struct file_caps {
@@ -29,18 +30,21 @@ static void read_file_caps(struct file *f, struct file_caps *ret)
 	if (n == XATTR_CAPS_SZ_2) {
 		if ((data.magic_etc & VFS_CAP_REVISION_MASK) != VFS_CAP_REVISION_2)
 			return;
-	} else if (n != XATTR_CAPS_SZ_3 || (data.magic_etc & VFS_CAP_REVISION_MASK) != VFS_CAP_REVISION_3 ||
+	} else if (n != XATTR_CAPS_SZ_3 ||
+		   (data.magic_etc & VFS_CAP_REVISION_MASK) != VFS_CAP_REVISION_3 ||
 		   data.rootid != 0) {
 		return;
 	}
 	ret->present = true;
 	ret->effective = data.magic_etc & VFS_CAP_FLAGS_EFFECTIVE;
 	ret->permitted = (data.data[0].permitted | (u64)data.data[1].permitted << 32) & CAPS_ALL;
-	ret->inheritable = (data.data[0].inheritable | (u64)data.data[1].inheritable << 32) & CAPS_ALL;
+	ret->inheritable =
+		(data.data[0].inheritable | (u64)data.data[1].inheritable << 32) & CAPS_ALL;
 }
 
 /* euid and egid from the mode bits. */
-static int apply_set_id(const struct exec_request *req, struct file *f, struct cred *c, u32 *personality)
+static int apply_set_id(const struct exec_request *req, struct file *f, struct cred *c,
+			u32 *personality)
 {
 	struct kstat st;
 	int r;
@@ -62,13 +66,15 @@ static int apply_set_id(const struct exec_request *req, struct file *f, struct c
 }
 
 /* The permitted set before ambient capabilities; *ret_effective: raise it all. */
-static int apply_caps(const struct cred *old, struct cred *c, const struct file_caps *fc, bool *ret_effective)
+static int apply_caps(const struct cred *old, struct cred *c, const struct file_caps *fc,
+		      bool *ret_effective)
 {
 	bool effective = false;
 
 	c->cap_permitted = 0;
 	if (fc->present) {
-		c->cap_permitted = (c->cap_bounding & fc->permitted) | (c->cap_inheritable & fc->inheritable);
+		c->cap_permitted =
+			(c->cap_bounding & fc->permitted) | (c->cap_inheritable & fc->inheritable);
 		effective = fc->effective;
 		/* A program that believes it has its capabilities must not run without. */
 		if (effective && (fc->permitted & ~c->cap_permitted))
@@ -84,8 +90,8 @@ static int apply_caps(const struct cred *old, struct cred *c, const struct file_
 	return 0;
 }
 
-int exec_creds(const struct exec_request *req, struct file *file, u32 *personality, const struct cred **ret,
-	       bool *ret_secure)
+int exec_creds(const struct exec_request *req, struct file *file, u32 *personality,
+	       const struct cred **ret, bool *ret_secure)
 {
 	const struct cred *old = req->cred;
 	struct cred *c = cred_dup(old);
@@ -122,7 +128,8 @@ int exec_creds(const struct exec_request *req, struct file *file, u32 *personali
 	c->cap_permitted |= c->cap_ambient;
 	c->cap_effective = effective ? c->cap_permitted : c->cap_ambient;
 	c->securebits &= ~(u32)SECBIT_KEEP_CAPS;
-	*ret_secure = set_id || (old->uid != 0 && (effective || (c->cap_permitted & ~c->cap_ambient)));
+	*ret_secure =
+		set_id || (old->uid != 0 && (effective || (c->cap_permitted & ~c->cap_ambient)));
 	*ret = c;
 	return 0;
 }

@@ -30,8 +30,9 @@ int elf_prot(u32 p_flags)
 /* One PT_LOAD: does it fit the address space and the file offsets? */
 static bool segment_ok(const Elf64_Phdr *p, u64 limit)
 {
-	return p->p_filesz <= p->p_memsz && p->p_memsz <= limit && p->p_vaddr <= limit - p->p_memsz &&
-	       p->p_offset <= INT64_MAX - PAGE_SIZE && p->p_filesz <= INT64_MAX - PAGE_SIZE - p->p_offset;
+	return p->p_filesz <= p->p_memsz && p->p_memsz <= limit &&
+	       p->p_vaddr <= limit - p->p_memsz && p->p_offset <= INT64_MAX - PAGE_SIZE &&
+	       p->p_filesz <= INT64_MAX - PAGE_SIZE - p->p_offset;
 }
 
 static void plan_marks(const Elf64_Phdr *p, struct elf_plan *plan)
@@ -52,7 +53,9 @@ static void plan_marks(const Elf64_Phdr *p, struct elf_plan *plan)
 
 int elf_make_plan(const Elf64_Ehdr *h, const Elf64_Phdr *ph, u64 limit, struct elf_plan *ret)
 {
-	struct elf_plan plan = { .start = UINT64_MAX, .align = PAGE_SIZE, .start_code = UINT64_MAX };
+	struct elf_plan plan = { .start = UINT64_MAX,
+				 .align = PAGE_SIZE,
+				 .start_code = UINT64_MAX };
 	bool any = false;
 
 	if (limit > INT64_MAX)
@@ -72,7 +75,8 @@ int elf_make_plan(const Elf64_Ehdr *h, const Elf64_Phdr *ph, u64 limit, struct e
 		/* An impossible alignment is ignored, like Linux. */
 		if (p->p_align > plan.align && (p->p_align & (p->p_align - 1)) == 0)
 			plan.align = p->p_align;
-		if (plan.phdr == 0 && p->p_offset <= h->e_phoff && h->e_phoff < p->p_offset + p->p_filesz)
+		if (plan.phdr == 0 && p->p_offset <= h->e_phoff &&
+		    h->e_phoff < p->p_offset + p->p_filesz)
 			plan.phdr = h->e_phoff - p->p_offset + p->p_vaddr;
 		plan_marks(p, &plan);
 	}
@@ -92,7 +96,8 @@ int elf_find_interp(const Elf64_Ehdr *h, const Elf64_Phdr *ph, const Elf64_Phdr 
 	for (size_t i = 0; i < h->e_phnum; i++) {
 		if (ph[i].p_type != PT_INTERP)
 			continue;
-		if (ph[i].p_filesz < 2 || ph[i].p_filesz > PATH_MAX || ph[i].p_offset > INT64_MAX - PATH_MAX)
+		if (ph[i].p_filesz < 2 || ph[i].p_filesz > PATH_MAX ||
+		    ph[i].p_offset > INT64_MAX - PATH_MAX)
 			return -ENOEXEC;
 		*ret = &ph[i];
 		return 0;

@@ -16,14 +16,14 @@ int elf_check_header(const void *data, size_t len, Elf64_Ehdr *ret);
 
 /* What the program headers ask for; addresses are the file's own (no bias). */
 struct elf_plan {
-	u64 start, end;	    /* page-aligned bounds of all PT_LOAD; end > start */
-	u64 align;	    /* largest power-of-two p_align, at least a page */
-	u64 phdr;	    /* address of the program headers, 0 if not loaded */
-	u64 brk;	    /* end of the highest segment, not rounded */
+	u64 start, end; /* page-aligned bounds of all PT_LOAD; end > start */
+	u64 align;	/* largest power-of-two p_align, at least a page */
+	u64 phdr;	/* address of the program headers, 0 if not loaded */
+	u64 brk;	/* end of the highest segment, not rounded */
 	u64 start_code, end_code, start_data, end_data;
 };
-/* limit: the guest's highest address. -EINVAL for segments that wrap, are larger in the file than in
- * memory, or lie beyond limit; -ENOEXEC without PT_LOAD. */
+/* limit: the guest's highest address. -EINVAL for segments that wrap, are larger in the file than
+ * in memory, or lie beyond limit; -ENOEXEC without PT_LOAD. */
 int elf_make_plan(const Elf64_Ehdr *h, const Elf64_Phdr *ph, u64 limit, struct elf_plan *ret);
 
 /* The PT_INTERP header or NULL; -ENOEXEC when its size is impossible. */
@@ -32,8 +32,9 @@ int elf_find_interp(const Elf64_Ehdr *h, const Elf64_Phdr *ph, const Elf64_Phdr 
 bool elf_exec_stack(const Elf64_Ehdr *h, const Elf64_Phdr *ph);
 int elf_prot(u32 p_flags);
 
-/* "#!" line: pointers into buf, which is cut into strings. -ENOEXEC when it is none, or its interpreter
- * name does not end (by blank, newline or NUL) within size bytes. buf[size] must exist. */
+/* "#!" line: pointers into buf, which is cut into strings. -ENOEXEC when it is none, or its
+ * interpreter name does not end (by blank, newline or NUL) within size bytes. buf[size] must exist.
+ */
 struct script_line {
 	char *interpreter;
 	char *argument; /* NULL: none */

@@ -56,7 +56,8 @@ static int open_path(const struct path *p, const struct cred *cred, struct file 
 	return r;
 }
 
-static int open_program(const struct walk_context *w, const char *path, u32 walk_flags, struct file **ret)
+static int open_program(const struct walk_context *w, const char *path, u32 walk_flags,
+			struct file **ret)
 {
 	struct path p;
 	struct file *f;
@@ -133,7 +134,8 @@ static int load_interpreter(struct exec *e, const u8 *first, size_t len)
 		return r;
 	if (ph->p_offset <= len && ph->p_filesz <= len - ph->p_offset)
 		memcpy(name, first + ph->p_offset, ph->p_filesz);
-	else if (vfs_read_buf(e->main.file, name, ph->p_filesz, ph->p_offset) != (ssize_t)ph->p_filesz)
+	else if (vfs_read_buf(e->main.file, name, ph->p_filesz, ph->p_offset) !=
+		 (ssize_t)ph->p_filesz)
 		return -EIO;
 	if (name[ph->p_filesz - 1] != '\0')
 		return -ENOEXEC;
@@ -243,7 +245,8 @@ void exec_free(struct exec *e)
 	free(e);
 }
 
-/* Whether others may trace or dump it: not with borrowed identity, nor when its file is unreadable. */
+/* Whether others may trace or dump it: not with borrowed identity, nor when its file is unreadable.
+ */
 static bool is_private(const struct exec *e)
 {
 	return e->cred->euid != e->cred->uid || e->cred->egid != e->cred->gid ||

@@ -52,30 +52,33 @@ void exec_args_destroy(struct exec_args *a);
 int exec_args_add(struct exec_args *a, bool is_env, const char *s, size_t len);
 /* From NULL-terminated sentry arrays (boot). */
 int exec_args_add_arrays(struct exec_args *a, char *const argv[], char *const envp[]);
-/* From the current task's guest arrays (execve); a NULL array is empty. -EFAULT, -E2BIG, -ENOMEM. */
+/* From the current task's guest arrays (execve); a NULL array is empty. -EFAULT, -E2BIG, -ENOMEM.
+ */
 int exec_args_copy_in(struct task *t, struct exec_args *a, uaddr argv, uaddr envp);
 
 struct exec_request {
 	struct kernel *kernel;
-	const struct walk_context *walk; /* borrowed: root, cwd (execveat: dirfd's path), cred for path */
+	const struct walk_context
+		*walk; /* borrowed: root, cwd (execveat: dirfd's path), cred for path */
 	const struct walk_context *interp_walk; /* for #! and PT_INTERP paths; NULL: walk */
-	const char *path;		 /* walked from walk->cwd; "" with at_empty: walk->cwd itself */
-	const char *display_name;	 /* AT_EXECFN and argv of scripts; NULL: path */
-	bool no_follow, at_empty, fd_cloexec; /* execveat; fd_cloexec: a script could not open display_name */
-	struct exec_args *args;		 /* changed by #! lines; borrowed */
-	const struct cred *cred;	 /* the caller's */
-	bool no_new_privs, traced;	 /* set-id is not honoured */
+	const char *path;	  /* walked from walk->cwd; "" with at_empty: walk->cwd itself */
+	const char *display_name; /* AT_EXECFN and argv of scripts; NULL: path */
+	bool no_follow, at_empty,
+		fd_cloexec;	   /* execveat; fd_cloexec: a script could not open display_name */
+	struct exec_args *args;	   /* changed by #! lines; borrowed */
+	const struct cred *cred;   /* the caller's */
+	bool no_new_privs, traced; /* set-id is not honoured */
 	u32 personality;
 	struct mm_limits limits;
 	u64 stack_rlimit;
 };
 
 struct exec_result {
-	struct mm *mm;		   /* a reference */
-	const struct cred *cred;   /* a reference; after set-id and file capabilities */
+	struct mm *mm;		 /* a reference */
+	const struct cred *cred; /* a reference; after set-id and file capabilities */
 	struct user_regs_struct regs;
 	char comm[TASK_COMM_LEN];
-	bool secure;		   /* AT_SECURE: privileges were gained */
+	bool secure; /* AT_SECURE: privileges were gained */
 	u32 personality;
 };
 

@@ -15,15 +15,15 @@ struct elf_image {
 };
 
 struct exec {
-	struct exec_request req; /* borrows as the request did */
+	struct exec_request req;       /* borrows as the request did */
 	struct elf_image main, interp; /* interp.file NULL: none */
 	const struct cred *cred;
 	struct mm *mm;
-	char *name;	     /* AT_EXECFN, owned */
+	char *name; /* AT_EXECFN, owned */
 	char comm[TASK_COMM_LEN];
 	bool secure;
 	bool not_dumpable;
-	u64 random[8];	     /* [0..1] AT_RANDOM, the rest for the layout */
+	u64 random[8]; /* [0..1] AT_RANDOM, the rest for the layout */
 };
 
 /* Where things went; filled by load.c, used by stack.c. */
@@ -42,8 +42,8 @@ int exec_args_replace_first(struct exec_args *a, const char *const *strings, siz
 
 /* creds.c: the new program's credentials from its file (set-id bits, file capabilities).
  * May clear bits of *personality. 0, -EPERM, -ENOMEM. */
-int exec_creds(const struct exec_request *req, struct file *file, u32 *personality, const struct cred **ret,
-	       bool *ret_secure);
+int exec_creds(const struct exec_request *req, struct file *file, u32 *personality,
+	       const struct cred **ret, bool *ret_secure);
 
 /* load.c: maps program and interpreter, picks the layout. */
 int exec_map_images(struct exec *e, struct exec_layout *l);

@@ -20,7 +20,8 @@ struct image_map {
 	struct mm_limits limits;
 	struct mappable *mappable;
 	const char *name;
-	u64 memory_limit; /* more bss than the guest has memory is refused, as Linux's accounting does */
+	u64 memory_limit; /* more bss than the guest has memory is refused, as Linux's accounting
+			     does */
 };
 
 static int map_anon(const struct image_map *im, u64 start, u64 end, int prot)
@@ -144,7 +145,8 @@ static void choose_layout(struct exec *e, struct exec_layout *l)
 	platform_get_vdso(e->req.kernel->platform, &vdso);
 	top = l->guest_max - PAGE_SIZE;
 	if (randomize(e))
-		top -= (e->random[2] % MIN(STACK_RANDOM_PAGES, l->guest_max / PAGE_SIZE / 64)) * PAGE_SIZE;
+		top -= (e->random[2] % MIN(STACK_RANDOM_PAGES, l->guest_max / PAGE_SIZE / 64)) *
+		       PAGE_SIZE;
 	gap = MIN(gap, l->guest_max / 6 * 5);
 	/* A vdso within the stack's reach: the stack goes below. */
 	if (vdso.start < top + PAGE_SIZE && vdso.end > top - MIN(gap, 1UL << 30) - STACK_GUARD &&
@@ -153,19 +155,22 @@ static void choose_layout(struct exec *e, struct exec_layout *l)
 	gap = MIN(gap, top / 6 * 5);
 	mmap_base = top - gap - STACK_GUARD;
 	if (randomize(e))
-		mmap_base -= (e->random[3] % MIN(MMAP_RANDOM_PAGES, mmap_base / PAGE_SIZE / 16)) * PAGE_SIZE;
+		mmap_base -= (e->random[3] % MIN(MMAP_RANDOM_PAGES, mmap_base / PAGE_SIZE / 16)) *
+			     PAGE_SIZE;
 	l->stack_top = page_down(top);
 	mm_set_layout(e->mm, page_down(mmap_base));
 	if (vdso.end > vdso.start && vdso.start < l->guest_max) {
 		/* Failure would mean that something is mapped in an empty mm. */
 		if (vdso.start < vdso.ehdr)
 			mm_reserve(e->mm, vdso.start, vdso.ehdr, PROT_READ, "[vvar]");
-		mm_reserve(e->mm, vdso.ehdr, MIN(vdso.vdso_end, l->guest_max), PROT_READ | PROT_EXEC, "[vdso]");
+		mm_reserve(e->mm, vdso.ehdr, MIN(vdso.vdso_end, l->guest_max),
+			   PROT_READ | PROT_EXEC, "[vdso]");
 	}
 }
 
 /* The bias of the main program. */
-static int program_bias(struct exec *e, const struct exec_layout *l, const struct elf_plan *plan, u64 *ret)
+static int program_bias(struct exec *e, const struct exec_layout *l, const struct elf_plan *plan,
+			u64 *ret)
 {
 	struct image_map im = { .mm = e->mm, .limits = e->req.limits };
 	u64 base;
@@ -178,7 +183,8 @@ static int program_bias(struct exec *e, const struct exec_layout *l, const struc
 		return find_room(&im, plan, ret);
 	base = page_down(l->guest_max / 3 * 2);
 	if (randomize(e))
-		base += (e->random[4] % MIN(PIE_RANDOM_PAGES, l->guest_max / PAGE_SIZE / 16)) * PAGE_SIZE;
+		base += (e->random[4] % MIN(PIE_RANDOM_PAGES, l->guest_max / PAGE_SIZE / 16)) *
+			PAGE_SIZE;
 	base &= ~(plan->align - 1);
 	if (base < plan->start || plan->end - plan->start > l->stack_top - base)
 		return -ENOMEM;
@@ -190,7 +196,8 @@ static void set_brk(struct exec *e, struct exec_layout *l, u64 program_end)
 {
 	u64 start = page_up_nofail(program_end);
 
-	/* Next to a static-pie or loader there is only the mmap area: the heap gets its own room. */
+	/* Next to a static-pie or loader there is only the mmap area: the heap gets its own room.
+	 */
 	if (e->main.header.e_type == ET_DYN && e->interp.file == NULL)
 		start = page_down(l->guest_max / 3 * 2);
 	if (randomize(e))

@@ -34,8 +34,8 @@ static void aux(struct auxv *a, u64 type, u64 value)
 	a->v[a->count++] = value;
 }
 
-static void fill_auxv(const struct exec *e, const struct exec_layout *l, u64 random_addr, u64 platform_addr,
-		      u64 execfn_addr, struct auxv *a)
+static void fill_auxv(const struct exec *e, const struct exec_layout *l, u64 random_addr,
+		      u64 platform_addr, u64 execfn_addr, struct auxv *a)
 {
 	struct platform_vdso vdso;
 	const struct cred *c = e->cred;
@@ -92,8 +92,8 @@ static int map_stack(struct exec *e, u64 start, u64 top)
 	struct mm_mmap_args args = { .addr = start,
 				     .len = top - start,
 				     .prot = PROT_READ | PROT_WRITE,
-				     .flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_GROWSDOWN |
-					      MAP_STACK,
+				     .flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED |
+					      MAP_GROWSDOWN | MAP_STACK,
 				     .max_prot = PROT_READ | PROT_WRITE | PROT_EXEC,
 				     .name = "[stack]",
 				     .limits = e->req.limits,
@@ -107,8 +107,8 @@ static int map_stack(struct exec *e, u64 start, u64 top)
 }
 
 /* argc, pointers and auxv; strings start at `strings`. Returns u64s used. */
-static void fill_pointers(const struct exec *e, struct exec_layout *l, u64 strings, u64 *block, u64 random_addr,
-			  size_t execfn)
+static void fill_pointers(const struct exec *e, struct exec_layout *l, u64 strings, u64 *block,
+			  u64 random_addr, size_t execfn)
 {
 	const struct exec_args *a = e->req.args;
 	struct auxv auxv;

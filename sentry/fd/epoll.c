@@ -6,7 +6,8 @@
 #include <stdlib.h>
 
 #define PRIVATE_BITS (EPOLLWAKEUP | EPOLLONESHOT | EPOLLET | EPOLLEXCLUSIVE)
-#define EXCLUSIVE_OK (EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE)
+#define EXCLUSIVE_OK                                                                               \
+	(EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE)
 /* Tasks in epoll_wait; not what other instances and polls of this one wait for. */
 #define EPOLL_NEXT EPOLLMSG
 #define STACK_EVENTS 32
@@ -19,7 +20,7 @@ struct epoll {
 	/* graph_lock: longest chains found by the walks of these generations */
 	u64 below_walk, above_walk;
 	int below, above;
-	struct file *file;     /* borrowed; valid while items can exist */
+	struct file *file; /* borrowed; valid while items can exist */
 	struct mutex ready_lock;
 	struct list ready; /* ready_lock */
 	struct waitq waitq;
@@ -32,9 +33,9 @@ struct epoll_item {
 	int fd;
 	struct epoll_event ev; /* ep->lock */
 	struct waiter waiter;
-	struct list ready_node; /* ep->ready_lock */
-	bool ready;		/* ep->ready_lock: on ready or on a scan's list */
-	struct list file_node;	/* links_lock */
+	struct list ready_node;	 /* ep->ready_lock */
+	bool ready;		 /* ep->ready_lock: on ready or on a scan's list */
+	struct list file_node;	 /* links_lock */
 	struct thread_group *tg; /* signalfd: owner of the queue, a reference */
 };
 
@@ -84,9 +85,9 @@ static void insert_item(struct epoll *ep, struct epoll_item *it)
 
 	while (*link) {
 		parent = *link;
-		link = compare(it->file, it->fd, container_of(parent, struct epoll_item, node)) < 0 ?
-			       &parent->left :
-			       &parent->right;
+		link = compare(it->file, it->fd, container_of(parent, struct epoll_item, node)) < 0
+			       ? &parent->left
+			       : &parent->right;
 	}
 	avl_insert(&ep->items, &it->node, parent, link);
 	ep->item_count++;
@@ -244,7 +245,9 @@ static int collect(struct epoll *ep, struct collected *out, int max, bool *ret_m
 
 		if (!events)
 			continue;
-		out[n++] = (struct collected){ { events, it->ev.data }, it->file, it->fd, it->ev.events };
+		out[n++] = (struct collected){
+			{ events, it->ev.data }, it->file, it->fd, it->ev.events
+		};
 		if (it->ev.events & EPOLLONESHOT)
 			it->ev.events &= PRIVATE_BITS;
 		else if (!(it->ev.events & EPOLLET))
@@ -273,7 +276,8 @@ static void give_back(struct epoll *ep, const struct collected *got, int n)
 	}
 }
 
-static s64 hand_out(struct task *t, struct epoll *ep, const struct collected *got, int n, uaddr events)
+static s64 hand_out(struct task *t, struct epoll *ep, const struct collected *got, int n,
+		    uaddr events)
 {
 	for (int i = 0; i < n; i++)
 		if (copy_out(t, ua_add(events, (u64)i * sizeof(got[i].ev)), &got[i].ev,
@@ -285,8 +289,8 @@ static s64 hand_out(struct task *t, struct epoll *ep, const struct collected *go
 }
 
 /* Collects, sleeping until there is something. The number, 0, or -errno of task_block. */
-static int collect_wait(struct task *t, struct epoll *ep, struct collected *out, int max, u64 deadline,
-			bool *ret_more)
+static int collect_wait(struct task *t, struct epoll *ep, struct collected *out, int max,
+			u64 deadline, bool *ret_more)
 {
 	struct waiter w;
 	int n = collect(ep, out, max, ret_more), err = 0;
@@ -398,8 +402,8 @@ static void epoll_file_fdinfo(struct file *f, char *dst, size_t size)
 	for (struct avl_node *n = avl_first(&ep->items); n && len < size; n = avl_next(n)) {
 		struct epoll_item *it = container_of(n, struct epoll_item, node);
 		int w = snprintf(dst + len, size - len,
-				 "tfd: %8d events: %8x data: %16llx  pos:%lli ino:%llx sdev:%x\n", it->fd,
-				 it->ev.events, (unsigned long long)it->ev.data.u64, 0LL,
+				 "tfd: %8d events: %8x data: %16llx  pos:%lli ino:%llx sdev:%x\n",
+				 it->fd, it->ev.events, (unsigned long long)it->ev.data.u64, 0LL,
 				 (unsigned long long)it->file->inode->ino, 0U);
 
 		if (w < 0)
@@ -452,8 +456,8 @@ int epoll_file_new(const struct cred *cred, struct file **ret)
 /* ---- nesting ---- */
 
 /*
- * Longest chain of instances from ep downwards, ep counted; more than the limit if it meets `avoid`.
- * Each instance is walked once a generation. graph_lock held.
+ * Longest chain of instances from ep downwards, ep counted; more than the limit if it meets
+ * `avoid`. Each instance is walked once a generation. graph_lock held.
  */
 static int depth_below(struct epoll *ep, struct epoll *avoid, int level)
 {
@@ -610,21 +614,19 @@ static int control_locked(struct epoll *ep, int op, int fd, struct file *target,
 	struct epoll_item *it = find_item(ep, target, fd);
 
 	switch (op) {
-	case EPOLL_CTL_ADD:
-		return add_item(ep, fd, target, event);
-	case EPOLL_CTL_MOD:
-		return it ? modify_item(ep, it, event) : -ENOENT;
+	case EPOLL_CTL_ADD: return add_item(ep, fd, target, event);
+	case EPOLL_CTL_MOD: return it ? modify_item(ep, it, event) : -ENOENT;
 	case EPOLL_CTL_DEL:
 		if (!it)
 			return -ENOENT;
 		remove_item(it);
 		return 1;
-	default:
-		return -EINVAL;
+	default: return -EINVAL;
 	}
 }
 
-int epoll_control(struct file *epf, int op, int fd, struct file *target, const struct epoll_event *event)
+int epoll_control(struct file *epf, int op, int fd, struct file *target,
+		  const struct epoll_event *event)
 {
 	struct epoll *ep = epf->private;
 	bool nested = op == EPOLL_CTL_ADD && file_is_epoll(target);

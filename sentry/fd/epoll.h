@@ -20,16 +20,19 @@
 #include "vfs/file.h"
 #include <sys/epoll.h>
 
-#define EPOLL_MAX_NESTING 5	 /* instances in a chain */
-#define EPOLL_MAX_PARENTS 256	 /* instances that watch one instance */
+#define EPOLL_MAX_NESTING 5	    /* instances in a chain */
+#define EPOLL_MAX_PARENTS 256	    /* instances that watch one instance */
 #define EPOLL_MAX_WATCHES (1 << 20) /* items of all instances (max_user_watches) */
 #define EPOLL_MAX_EVENTS (INT32_MAX / (int)sizeof(struct epoll_event))
 
 int epoll_file_new(const struct cred *cred, struct file **ret);
 bool file_is_epoll(struct file *f);
-/* epoll_ctl on files: -EPERM, -EEXIST, -ENOENT, -EINVAL, -ELOOP, -ENOSPC, -ENOMEM. event NULL for DEL. */
-int epoll_control(struct file *epf, int op, int fd, struct file *target, const struct epoll_event *event);
-/* Waits and copies out at most max events: their number, 0 at the deadline (0: do not wait), -EINTR, -EFAULT. */
+/* epoll_ctl on files: -EPERM, -EEXIST, -ENOENT, -EINVAL, -ELOOP, -ENOSPC, -ENOMEM. event NULL for
+ * DEL. */
+int epoll_control(struct file *epf, int op, int fd, struct file *target,
+		  const struct epoll_event *event);
+/* Waits and copies out at most max events: their number, 0 at the deadline (0: do not wait),
+ * -EINTR, -EFAULT. */
 s64 epoll_wait_events(struct task *t, struct file *epf, uaddr events, int max, u64 deadline);
 
 #endif

@@ -29,7 +29,8 @@ static ssize_t counter_read(struct file *f, struct kiov *dst, u64 offset, int fl
 	e->count -= value;
 	mutex_unlock(&e->lock);
 	waitq_wake(&e->waitq, WRITE_EVENTS);
-	return kiov_put(dst, &value, sizeof(value)) == sizeof(value) ? (ssize_t)sizeof(value) : -EFAULT;
+	return kiov_put(dst, &value, sizeof(value)) == sizeof(value) ? (ssize_t)sizeof(value)
+								     : -EFAULT;
 }
 
 static ssize_t counter_write(struct file *f, struct kiov *src, u64 offset, int flags)
@@ -92,8 +93,8 @@ static void eventfd_fdinfo(struct file *f, char *dst, size_t size)
 	struct eventfd *e = f->private;
 
 	MUTEX_GUARD(&e->lock);
-	snprintf(dst, size, "eventfd-count: %16llx\neventfd-semaphore: %d\n", (unsigned long long)e->count,
-		 e->semaphore);
+	snprintf(dst, size, "eventfd-count: %16llx\neventfd-semaphore: %d\n",
+		 (unsigned long long)e->count, e->semaphore);
 }
 
 static const struct file_ops eventfd_ops = {
@@ -120,7 +121,8 @@ int eventfd_new(const struct cred *cred, u64 count, u32 flags, struct file **ret
 	e->semaphore = flags & EFD_SEMAPHORE;
 	err = vfs_anon_inode("eventfd", 0600, cred, &inode);
 	if (err == 0) {
-		err = file_new(inode, NULL, O_RDWR | (flags & O_NONBLOCK), cred, &eventfd_ops, e, ret);
+		err = file_new(inode, NULL, O_RDWR | (flags & O_NONBLOCK), cred, &eventfd_ops, e,
+			       ret);
 		inode_put(inode);
 	}
 	if (err < 0) {

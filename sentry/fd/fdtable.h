@@ -15,7 +15,7 @@ struct fd_table;
 struct fd_table *fd_table_new(void);
 struct fd_table *fd_table_dup(struct fd_table *t); /* fork; NULL: no memory */
 struct fd_table *fd_table_get(struct fd_table *t);
-void fd_table_put(struct fd_table *t); /* last: closes all */
+void fd_table_put(struct fd_table *t);	  /* last: closes all */
 bool fd_table_shared(struct fd_table *t); /* more than one user: exec and unshare copy */
 void fd_table_close_on_exec(struct fd_table *t);
 

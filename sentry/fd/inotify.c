@@ -8,9 +8,9 @@
 
 #define READ_EVENTS (EPOLLIN | EPOLLRDNORM)
 /* Events about an object itself; the rest are about entries of a directory. */
-#define SELF_EVENTS                                                                      \
+#define SELF_EVENTS                                                                                \
 	(IN_ACCESS | IN_MODIFY | IN_ATTRIB | IN_CLOSE | IN_OPEN | IN_DELETE_SELF | IN_MOVE_SELF)
-#define CHILD_EVENTS                                                                     \
+#define CHILD_EVENTS                                                                               \
 	(IN_ACCESS | IN_MODIFY | IN_ATTRIB | IN_CLOSE | IN_OPEN | IN_MOVE | IN_CREATE | IN_DELETE)
 
 /* struct inotify_event without its name, which follows padded */
@@ -51,7 +51,7 @@ struct watch_head {
 
 static struct mutex lock = MUTEX_INIT(RANK_PIPE, "inotify"); /* everything above */
 static _Atomic u32 instances;
-static u32 watch_total;	   /* lock */
+static u32 watch_total;	    /* lock */
 static size_t queued_total; /* lock */
 
 /* ---- queueing ---- */
@@ -172,7 +172,8 @@ static void report(struct inode *inode, u32 mask, u32 cookie, const char *name)
 	}
 }
 
-static void notify(struct inode *inode, struct inode *parent, const char *name, u32 mask, u32 cookie)
+static void notify(struct inode *inode, struct inode *parent, const char *name, u32 mask,
+		   u32 cookie)
 {
 	if (!(parent && atomic_load(&parent->watches)) && !(inode && atomic_load(&inode->watches)))
 		return;
@@ -254,7 +255,8 @@ static void inotify_release(struct file *f)
 
 		mutex_lock(&lock);
 		if (!list_empty(&in->watches))
-			inode = drop_watch(list_first(&in->watches, struct watch, instance_node), false);
+			inode = drop_watch(list_first(&in->watches, struct watch, instance_node),
+					   false);
 		mutex_unlock(&lock);
 		if (!inode)
 			break;
@@ -290,7 +292,8 @@ static void inotify_fdinfo(struct file *f, char *dst, size_t size)
 
 		if (len >= size)
 			break;
-		n = snprintf(dst + len, size - len, "inotify wd:%x ino:%llx sdev:%x mask:%x ignored_mask:0\n",
+		n = snprintf(dst + len, size - len,
+			     "inotify wd:%x ino:%llx sdev:%x mask:%x ignored_mask:0\n",
 			     (unsigned)w->wd, (unsigned long long)w->inode->ino,
 			     w->inode->sb ? w->inode->sb->dev_minor : 0, w->mask);
 		if (n < 0)
@@ -343,7 +346,8 @@ int inotify_new(const struct cred *cred, u32 flags, struct file **ret)
 	waitq_init(&in->waitq);
 	err = vfs_anon_inode("inotify", 0600, cred, &inode);
 	if (err == 0) {
-		err = file_new(inode, NULL, O_RDONLY | (flags & O_NONBLOCK), cred, &inotify_ops, in, ret);
+		err = file_new(inode, NULL, O_RDONLY | (flags & O_NONBLOCK), cred, &inotify_ops, in,
+			       ret);
 		inode_put(inode);
 	}
 	if (err < 0) {
@@ -366,14 +370,10 @@ static struct watch *find_watch(struct inotify *in, struct inode *inode, int wd)
 		head = atomic_load(&inode->watches);
 		if (!head)
 			return NULL;
-		list_for_each(w, &head->list, inode_node)
-			if (w->in == in)
-				return w;
+		list_for_each(w, &head->list, inode_node) if (w->in == in) return w;
 		return NULL;
 	}
-	list_for_each(w, &in->watches, instance_node)
-		if (w->wd == wd)
-			return w;
+	list_for_each(w, &in->watches, instance_node) if (w->wd == wd) return w;
 	return NULL;
 }
 

@@ -16,7 +16,7 @@
 
 #define INOTIFY_MAX_EVENTS 16384
 #define INOTIFY_MAX_EVENT_BYTES (32UL << 20) /* queued in all instances */
-#define INOTIFY_MAX_WATCHES 262144 /* of all instances */
+#define INOTIFY_MAX_WATCHES 262144	     /* of all instances */
 #define INOTIFY_MAX_INSTANCES 256
 
 /* flags: O_NONBLOCK. -EMFILE. Sets vfs_notify_hook on first use. */

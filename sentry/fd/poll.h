@@ -12,9 +12,9 @@
 #include <sys/epoll.h>
 
 struct poll_one {
-	int fd;		    /* in: negative is skipped */
-	u32 events;	    /* in: EPOLL* (= POLL*) bits; ERR and HUP are always meant */
-	u32 revents;	    /* out; POLLNVAL for a descriptor that is not open */
+	int fd;	     /* in: negative is skipped */
+	u32 events;  /* in: EPOLL* (= POLL*) bits; ERR and HUP are always meant */
+	u32 revents; /* out; POLLNVAL for a descriptor that is not open */
 	/* private to poll.c */
 	struct file *file;
 	struct waiter waiter;

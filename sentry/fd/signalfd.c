@@ -42,9 +42,7 @@ static void fill(const siginfo_t *si, struct signalfd_siginfo *out)
 	case SIGFPE:
 	case SIGSEGV:
 	case SIGBUS:
-	case SIGTRAP:
-		out->ssi_addr = (u64)(uintptr_t)si->si_addr;
-		break;
+	case SIGTRAP: out->ssi_addr = (u64)(uintptr_t)si->si_addr; break;
 	case SIGPOLL:
 		out->ssi_band = (u32)si->si_band;
 		out->ssi_fd = si->si_fd;
@@ -138,7 +136,8 @@ int signalfd_new(const struct cred *cred, u64 mask, u32 flags, struct file **ret
 	s->mask = mask & ~(sigbit(SIGKILL) | sigbit(SIGSTOP));
 	err = vfs_anon_inode("signalfd", 0600, cred, &inode);
 	if (err == 0) {
-		err = file_new(inode, NULL, O_RDWR | (flags & O_NONBLOCK), cred, &signalfd_ops, s, ret);
+		err = file_new(inode, NULL, O_RDWR | (flags & O_NONBLOCK), cred, &signalfd_ops, s,
+			       ret);
 		inode_put(inode);
 	}
 	if (err < 0)

@@ -38,16 +38,10 @@ static u64 clock_now(int clock)
 
 	switch (clock) {
 	case CLOCK_REALTIME:
-	case CLOCK_REALTIME_ALARM:
-		host_clock_read(CLOCK_REALTIME, &ns);
-		break;
+	case CLOCK_REALTIME_ALARM: host_clock_read(CLOCK_REALTIME, &ns); break;
 	case CLOCK_BOOTTIME:
-	case CLOCK_BOOTTIME_ALARM:
-		host_clock_read(CLOCK_BOOTTIME, &ns);
-		break;
-	default:
-		ns = clock_monotonic_ns();
-		break;
+	case CLOCK_BOOTTIME_ALARM: host_clock_read(CLOCK_BOOTTIME, &ns); break;
+	default: ns = clock_monotonic_ns(); break;
 	}
 	return ns;
 }
@@ -96,7 +90,8 @@ static void count_ticks(struct timerfd *tf)
 	now = clock_monotonic_ns();
 	n = now > tf->expiry_ns ? (now - tf->expiry_ns) / tf->interval_ns + 1 : 1;
 	tf->ticks += n;
-	if (__builtin_mul_overflow(n, tf->interval_ns, &n) || __builtin_add_overflow(tf->expiry_ns, n, &tf->expiry_ns))
+	if (__builtin_mul_overflow(n, tf->interval_ns, &n) ||
+	    __builtin_add_overflow(tf->expiry_ns, n, &tf->expiry_ns))
 		tf->expiry_ns = NO_DEADLINE - 1;
 	tf->realtime_ns = 0;
 	ktimer_set(tf->kernel->timers, &tf->timer, tf->expiry_ns);
@@ -116,7 +111,8 @@ static ssize_t ticks_read(struct file *f, struct kiov *dst, u64 offset, int flag
 	mutex_unlock(&tf->lock);
 	if (!ticks)
 		return -EAGAIN;
-	return kiov_put(dst, &ticks, sizeof(ticks)) == sizeof(ticks) ? (ssize_t)sizeof(ticks) : -EFAULT;
+	return kiov_put(dst, &ticks, sizeof(ticks)) == sizeof(ticks) ? (ssize_t)sizeof(ticks)
+								     : -EFAULT;
 }
 
 static u32 timerfd_poll(struct file *f)
@@ -236,7 +232,8 @@ void timerfd_get(struct file *f, struct itimerspec *ret)
 	get_locked(tf, ret);
 }
 
-void timerfd_set(struct file *f, int flags, const struct itimerspec *value, struct itimerspec *ret_old)
+void timerfd_set(struct file *f, int flags, const struct itimerspec *value,
+		 struct itimerspec *ret_old)
 {
 	struct timerfd *tf = f->private;
 	u64 v = ns_of(&value->it_value);
@@ -281,7 +278,8 @@ int timerfd_new(struct kernel *k, const struct cred *cred, int clock, u32 flags,
 	ktimer_init(&tf->timer, timer_fired, tf);
 	err = vfs_anon_inode("timerfd", 0600, cred, &inode);
 	if (err == 0) {
-		err = file_new(inode, NULL, O_RDWR | (flags & O_NONBLOCK), cred, &timerfd_ops, tf, ret);
+		err = file_new(inode, NULL, O_RDWR | (flags & O_NONBLOCK), cred, &timerfd_ops, tf,
+			       ret);
 		inode_put(inode);
 	}
 	if (err < 0)

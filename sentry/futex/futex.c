@@ -124,7 +124,8 @@ void futex_enqueue(struct futex_bucket *b, struct futex_waiter *w)
 	list_push_back(&b->waiters, &w->node);
 }
 
-void futex_wake_waiter(struct futex_table *ft, struct futex_waiter *w, s64 result, struct wake_list *wl)
+void futex_wake_waiter(struct futex_table *ft, struct futex_waiter *w, s64 result,
+		       struct wake_list *wl)
 {
 	struct task *t = w->task;
 
@@ -132,7 +133,8 @@ void futex_wake_waiter(struct futex_table *ft, struct futex_waiter *w, s64 resul
 	if (w->pi)
 		atomic_fetch_sub(&ft->pi_waiters, 1);
 	w->result = result;
-	/* The waiter's thread cannot be gone before `woken` is stored; the list's reference keeps the task after. */
+	/* The waiter's thread cannot be gone before `woken` is stored; the list's reference keeps
+	 * the task after. */
 	wake_list_add(wl, t);
 	atomic_store(&w->woken, true);
 }
@@ -192,10 +194,12 @@ bool futex_unqueue(struct futex_table *ft, struct futex_waiter *w, bool *ret_pi)
 
 static s64 wait_restart(struct task *t, struct restart_block *rb)
 {
-	return futex_wait(t, ua(rb->arg[0]), rb->arg[4], (u32)rb->arg[1], (u32)rb->arg[3], rb->arg[2], true);
+	return futex_wait(t, ua(rb->arg[0]), rb->arg[4], (u32)rb->arg[1], (u32)rb->arg[3],
+			  rb->arg[2], true);
 }
 
-s64 futex_wait(struct task *t, uaddr addr, bool private_, u32 val, u32 bitset, u64 deadline_ns, bool relative)
+s64 futex_wait(struct task *t, uaddr addr, bool private_, u32 val, u32 bitset, u64 deadline_ns,
+	       bool relative)
 {
 	struct futex_table *ft = t->kernel->futexes;
 	struct futex_waiter w = { .task = t, .bitset = bitset, .addr = addr };
@@ -223,9 +227,11 @@ s64 futex_wait(struct task *t, uaddr addr, bool private_, u32 val, u32 bitset, u
 	}
 	mm_futex_key_put(&w.key);
 	if (r == -ERESTARTSYS && deadline_ns != NO_DEADLINE) {
-		/* The deadline is absolute by now, whatever it was: a second run must not start it anew. */
-		t->restart = (struct restart_block){ .fn = wait_restart,
-						     .arg = { addr.v, val, deadline_ns, bitset, private_ } };
+		/* The deadline is absolute by now, whatever it was: a second run must not start it
+		 * anew. */
+		t->restart = (struct restart_block){
+			.fn = wait_restart, .arg = { addr.v, val, deadline_ns, bitset, private_ }
+		};
 		r = -ERESTART_RESTARTBLOCK;
 	}
 	return r;
@@ -233,14 +239,16 @@ s64 futex_wait(struct task *t, uaddr addr, bool private_, u32 val, u32 bitset, u
 
 /* ---- wake ---- */
 
-/* Bucket lock held. Like Linux, wakes at least one. PI waiters on the word are a mistake: -EINVAL. */
-static s64 wake_locked(struct futex_table *ft, struct futex_bucket *b, const struct mm_futex_key *key,
-		       u32 bitset, int count, struct wake_list *wl)
+/* Bucket lock held. Like Linux, wakes at least one. PI waiters on the word are a mistake: -EINVAL.
+ */
+static s64 wake_locked(struct futex_table *ft, struct futex_bucket *b,
+		       const struct mm_futex_key *key, u32 bitset, int count, struct wake_list *wl)
 {
 	struct futex_waiter *w, *tmp;
 	s64 woken = 0;
 
-	list_for_each_safe(w, tmp, &b->waiters, node) {
+	list_for_each_safe(w, tmp, &b->waiters, node)
+	{
 		if (!futex_key_equal(&w->key, key))
 			continue;
 		if (w->pi || w->requeue_pi)
@@ -296,14 +304,16 @@ void futex_clear_child_tid(struct task *t)
 /* ---- requeue ---- */
 
 /* Both buckets locked. */
-static s64 requeue_locked(struct futex_table *ft, struct futex_bucket *b1, const struct mm_futex_key *from,
-			  struct futex_bucket *b2, const struct mm_futex_key *to, int wake, int requeue,
+static s64 requeue_locked(struct futex_table *ft, struct futex_bucket *b1,
+			  const struct mm_futex_key *from, struct futex_bucket *b2,
+			  const struct mm_futex_key *to, int wake, int requeue,
 			  struct wake_list *wl)
 {
 	struct futex_waiter *w, *tmp;
 	s64 done = 0;
 
-	list_for_each_safe(w, tmp, &b1->waiters, node) {
+	list_for_each_safe(w, tmp, &b1->waiters, node)
+	{
 		if (done - wake >= requeue)
 			break;
 		if (!futex_key_equal(&w->key, from))
@@ -361,7 +371,8 @@ static s32 sign_extend12(u32 x)
 	return (s32)(x << 20) >> 20;
 }
 
-/* The operation of FUTEX_WAKE_OP on the second word; *ret_old is its former value. -EFAULT, -ENOSYS. */
+/* The operation of FUTEX_WAKE_OP on the second word; *ret_old is its former value. -EFAULT,
+ * -ENOSYS. */
 static int wake_op_apply(struct task *t, uaddr addr, u32 encoded, u32 *ret_old)
 {
 	u32 op = (encoded >> 28) & 7, old, new, seen;
@@ -373,23 +384,12 @@ static int wake_op_apply(struct task *t, uaddr addr, u32 encoded, u32 *ret_old)
 	r = mm_load32(t->mm, addr, &old);
 	while (r == 0) {
 		switch (op) {
-		case FUTEX_OP_SET:
-			new = arg;
-			break;
-		case FUTEX_OP_ADD:
-			new = old + arg;
-			break;
-		case FUTEX_OP_OR:
-			new = old | arg;
-			break;
-		case FUTEX_OP_ANDN:
-			new = old & ~arg;
-			break;
-		case FUTEX_OP_XOR:
-			new = old ^ arg;
-			break;
-		default:
-			return -ENOSYS;
+		case FUTEX_OP_SET: new = arg; break;
+		case FUTEX_OP_ADD: new = old + arg; break;
+		case FUTEX_OP_OR: new = old | arg; break;
+		case FUTEX_OP_ANDN: new = old & ~arg; break;
+		case FUTEX_OP_XOR: new = old ^ arg; break;
+		default: return -ENOSYS;
 		}
 		r = mm_cmpxchg32(t->mm, addr, old, new, &seen);
 		if (r == 0 && seen == old) {
@@ -410,20 +410,13 @@ static int wake_op_compare(u32 encoded, u32 old_value)
 	s32 arg = sign_extend12(encoded & 0xfff), old = (s32)old_value;
 
 	switch ((encoded >> 24) & 15) {
-	case FUTEX_OP_CMP_EQ:
-		return old == arg;
-	case FUTEX_OP_CMP_NE:
-		return old != arg;
-	case FUTEX_OP_CMP_LT:
-		return old < arg;
-	case FUTEX_OP_CMP_GE:
-		return old >= arg;
-	case FUTEX_OP_CMP_LE:
-		return old <= arg;
-	case FUTEX_OP_CMP_GT:
-		return old > arg;
-	default:
-		return -ENOSYS;
+	case FUTEX_OP_CMP_EQ: return old == arg;
+	case FUTEX_OP_CMP_NE: return old != arg;
+	case FUTEX_OP_CMP_LT: return old < arg;
+	case FUTEX_OP_CMP_GE: return old >= arg;
+	case FUTEX_OP_CMP_LE: return old <= arg;
+	case FUTEX_OP_CMP_GT: return old > arg;
+	default: return -ENOSYS;
 	}
 }
 

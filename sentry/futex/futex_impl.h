@@ -26,16 +26,16 @@ struct futex_table {
 
 struct futex_waiter {
 	struct list node;
-	struct task *task; /* immutable */
+	struct task *task;	 /* immutable */
 	struct mm_futex_key key; /* a reference */
 	_Atomic(struct futex_bucket *) bucket;
 	u32 bitset;
-	bool pi;	  /* waits for the PI lock at `addr`; owner_tid holds it */
-	bool requeue_pi;  /* waits on a plain word until FUTEX_CMP_REQUEUE_PI moves it to `to_key` */
+	bool pi;	 /* waits for the PI lock at `addr`; owner_tid holds it */
+	bool requeue_pi; /* waits on a plain word until FUTEX_CMP_REQUEUE_PI moves it to `to_key` */
 	u32 owner_tid;
-	uaddr addr;	  /* of the PI word, in task's mm */
+	uaddr addr; /* of the PI word, in task's mm */
 	struct mm_futex_key to_key;
-	s64 result;	  /* what the woken task returns */
+	s64 result; /* what the woken task returns */
 	_Atomic bool woken;
 };
 
@@ -60,13 +60,15 @@ void futex_unlock_two(struct futex_bucket *a, struct futex_bucket *b);
 /* Bucket lock held. */
 void futex_enqueue(struct futex_bucket *b, struct futex_waiter *w);
 /* Takes w out of its bucket and wakes its task (later, through wl) with `result`. */
-void futex_wake_waiter(struct futex_table *ft, struct futex_waiter *w, s64 result, struct wake_list *wl);
+void futex_wake_waiter(struct futex_table *ft, struct futex_waiter *w, s64 result,
+		       struct wake_list *wl);
 /* Moves w to another word; from and to may be one bucket; both locked. */
 void futex_move(struct futex_waiter *w, struct futex_bucket *to, const struct mm_futex_key *key);
 
 /* Sleeps until w is woken; then 0, else -ETIMEDOUT or -ERESTARTSYS. No locks. */
 int futex_sleep(struct task *t, struct futex_waiter *w, u64 deadline_ns);
-/* True when w was still queued (and is not any more); *ret_pi says whether it waited for a PI lock. */
+/* True when w was still queued (and is not any more); *ret_pi says whether it waited for a PI lock.
+ */
 bool futex_unqueue(struct futex_table *ft, struct futex_waiter *w, bool *ret_pi);
 
 /* t exits or execs: its PI locks go to their first waiters, marked FUTEX_OWNER_DIED. */

@@ -17,9 +17,7 @@ static struct futex_waiter *first_pi_waiter(struct futex_bucket *b, const struct
 {
 	struct futex_waiter *w;
 
-	list_for_each(w, &b->waiters, node)
-		if (w->pi && futex_key_equal(&w->key, key))
-			return w;
+	list_for_each(w, &b->waiters, node) if (w->pi && futex_key_equal(&w->key, key)) return w;
 	return NULL;
 }
 
@@ -55,10 +53,10 @@ static int owner_lookup(struct task *t, u32 tid, struct owner_ref *o)
 }
 
 enum pi_step {
-	PI_TAKEN,	/* the word names the taker now */
-	PI_WAIT,	/* FUTEX_WAITERS is set; queue with *ret_owner */
-	PI_FIND_OWNER,	/* look up *ret_owner without locks, then again */
-	PI_AGAIN,	/* the word changed, or its owner is exiting: again */
+	PI_TAKEN,      /* the word names the taker now */
+	PI_WAIT,       /* FUTEX_WAITERS is set; queue with *ret_owner */
+	PI_FIND_OWNER, /* look up *ret_owner without locks, then again */
+	PI_AGAIN,      /* the word changed, or its owner is exiting: again */
 	PI_ERROR,
 };
 
@@ -67,8 +65,8 @@ enum pi_step {
  * bucket, locked. try_only: do not announce a waiter.
  */
 static enum pi_step pi_try(struct task *t, struct futex_bucket *b, const struct mm_futex_key *key,
-			   uaddr addr, u32 tid, const struct owner_ref *known, bool try_only, bool keep_waiters,
-			   u32 *ret_owner, s64 *ret_error)
+			   uaddr addr, u32 tid, const struct owner_ref *known, bool try_only,
+			   bool keep_waiters, u32 *ret_owner, s64 *ret_error)
 {
 	struct futex_waiter *top = first_pi_waiter(b, key);
 	u32 cur, owner;
@@ -103,11 +101,8 @@ static enum pi_step pi_try(struct task *t, struct futex_bucket *b, const struct 
 	if (known->tid != *ret_owner || known->task == NULL)
 		return PI_FIND_OWNER;
 	switch (atomic_load(&known->task->futex_released)) {
-	case 1:
-		return PI_AGAIN;
-	case 2:
-		r = -ESRCH;
-		goto error;
+	case 1: return PI_AGAIN;
+	case 2: r = -ESRCH; goto error;
 	}
 	if (!(cur & FUTEX_WAITERS)) {
 		r = word_update(t->mm, addr, cur, cur | FUTEX_WAITERS);
@@ -122,8 +117,10 @@ error:
 	return PI_ERROR;
 }
 
-/* Queues (or moves) a counted PI waiter; false when the owner began to exit meanwhile: it is not queued then. */
-static bool count_pi_waiter(struct futex_table *ft, struct futex_waiter *w, const struct owner_ref *owner)
+/* Queues (or moves) a counted PI waiter; false when the owner began to exit meanwhile: it is not
+ * queued then. */
+static bool count_pi_waiter(struct futex_table *ft, struct futex_waiter *w,
+			    const struct owner_ref *owner)
 {
 	atomic_fetch_add(&ft->pi_waiters, 1);
 	if (atomic_load(&owner->task->futex_released) != 0) {
@@ -151,7 +148,8 @@ s64 futex_lock_pi(struct task *t, uaddr addr, bool private_, u64 deadline_ns, bo
 		u32 owner_tid = 0;
 
 		mutex_lock(&b->lock);
-		step = pi_try(t, b, &w.key, addr, (u32)t->tid, &owner, try_only, false, &owner_tid, &r);
+		step = pi_try(t, b, &w.key, addr, (u32)t->tid, &owner, try_only, false, &owner_tid,
+			      &r);
 		if (step == PI_WAIT) {
 			if (count_pi_waiter(ft, &w, &owner))
 				futex_enqueue(b, &w);
@@ -189,8 +187,8 @@ out:
  * Gives the lock to `next`: writes its tid over `cur` through mm and wakes it; the other
  * waiters then wait for it. Bucket locked. -EAGAIN when the word changed.
  */
-static int hand_over(struct futex_table *ft, struct futex_bucket *b, struct futex_waiter *next, struct mm *mm,
-		     uaddr addr, u32 cur, u32 extra_bits, struct wake_list *wl)
+static int hand_over(struct futex_table *ft, struct futex_bucket *b, struct futex_waiter *next,
+		     struct mm *mm, uaddr addr, u32 cur, u32 extra_bits, struct wake_list *wl)
 {
 	struct mm_futex_key key = next->key;
 	u32 tid = (u32)next->task->tid;
@@ -199,9 +197,8 @@ static int hand_over(struct futex_table *ft, struct futex_bucket *b, struct fute
 
 	if (r < 0)
 		return r;
-	list_for_each(w, &b->waiters, node)
-		if (w->pi && futex_key_equal(&w->key, &key))
-			w->owner_tid = tid;
+	list_for_each(w, &b->waiters, node) if (w->pi && futex_key_equal(&w->key, &key))
+		w->owner_tid = tid;
 	futex_wake_waiter(ft, next, 0, wl);
 	return 0;
 }
@@ -247,21 +244,21 @@ static struct futex_waiter *first_waiting_for(struct futex_bucket *b, u32 owner_
 {
 	struct futex_waiter *w;
 
-	list_for_each(w, &b->waiters, node)
-		if (w->pi && w->owner_tid == owner_tid)
-			return w;
+	list_for_each(w, &b->waiters, node) if (w->pi && w->owner_tid == owner_tid) return w;
 	return NULL;
 }
 
 #define HANDOVER_TRIES 64
 
 /* Hands every lock of the bucket that `tid` owns to its first waiter. Bucket locked. */
-static void release_bucket(struct futex_table *ft, struct futex_bucket *b, u32 tid, struct wake_list *wl)
+static void release_bucket(struct futex_table *ft, struct futex_bucket *b, u32 tid,
+			   struct wake_list *wl)
 {
 	struct futex_waiter *w;
 
 	while ((w = first_waiting_for(b, tid)) != NULL) {
-		/* The waiter sleeps and cannot leave its mm before it has been taken off the queue. */
+		/* The waiter sleeps and cannot leave its mm before it has been taken off the queue.
+		 */
 		struct mm *mm = w->task->mm;
 		int r = -EAGAIN;
 
@@ -296,8 +293,8 @@ void futex_pi_release(struct task *t)
 
 /* ---- condition variables: wait on a plain word, be moved to a PI word ---- */
 
-s64 futex_wait_requeue_pi(struct task *t, uaddr addr, bool private_, u32 val, u32 bitset, u64 deadline_ns,
-			  uaddr to)
+s64 futex_wait_requeue_pi(struct task *t, uaddr addr, bool private_, u32 val, u32 bitset,
+			  u64 deadline_ns, uaddr to)
 {
 	struct futex_table *ft = t->kernel->futexes;
 	struct futex_waiter w = { .task = t, .bitset = bitset, .addr = to, .requeue_pi = true };
@@ -330,7 +327,8 @@ s64 futex_wait_requeue_pi(struct task *t, uaddr addr, bool private_, u32 val, u3
 	r = futex_sleep(t, &w, deadline_ns);
 	if (!futex_unqueue(ft, &w, &on_pi))
 		r = w.result;
-	else if (r == -ERESTARTSYS) /* once moved, the first word has changed: a restart would be wrong */
+	else if (r == -ERESTARTSYS) /* once moved, the first word has changed: a restart would be
+				       wrong */
 		r = on_pi ? -EAGAIN : -ERESTARTNOINTR;
 out:
 	mm_futex_key_put(&w.to_key);
@@ -339,16 +337,19 @@ out_key:
 	return r;
 }
 
-/* Both buckets locked, the word checked, its lock taken for the first waiter or announced as waited for. */
-static s64 requeue_pi_locked(struct futex_table *ft, struct futex_bucket *b1, const struct mm_futex_key *from,
-			     struct futex_bucket *b2, const struct mm_futex_key *to, bool first_has_it,
+/* Both buckets locked, the word checked, its lock taken for the first waiter or announced as waited
+ * for. */
+static s64 requeue_pi_locked(struct futex_table *ft, struct futex_bucket *b1,
+			     const struct mm_futex_key *from, struct futex_bucket *b2,
+			     const struct mm_futex_key *to, bool first_has_it,
 			     const struct owner_ref *owner, int count, struct wake_list *wl)
 {
 	struct owner_ref new_owner = *owner;
 	struct futex_waiter *w, *tmp;
 	s64 done = 0;
 
-	list_for_each_safe(w, tmp, &b1->waiters, node) {
+	list_for_each_safe(w, tmp, &b1->waiters, node)
+	{
 		if (done >= count)
 			break;
 		if (w->pi || !futex_key_equal(&w->key, from))
@@ -374,13 +375,12 @@ static s64 requeue_pi_locked(struct futex_table *ft, struct futex_bucket *b1, co
 }
 
 /* The first plain waiter on `from`, and whether there are more. Bucket locked. */
-static struct futex_waiter *first_requeue_waiter(struct futex_bucket *b, const struct mm_futex_key *from)
+static struct futex_waiter *first_requeue_waiter(struct futex_bucket *b,
+						 const struct mm_futex_key *from)
 {
 	struct futex_waiter *w;
 
-	list_for_each(w, &b->waiters, node)
-		if (!w->pi && futex_key_equal(&w->key, from))
-			return w;
+	list_for_each(w, &b->waiters, node) if (!w->pi && futex_key_equal(&w->key, from)) return w;
 	return NULL;
 }
 
@@ -392,11 +392,13 @@ struct requeue_pi {
 };
 
 /* One try under both locks. PI_WAIT and PI_TAKEN: done, *ret is the count (or an error). */
-static enum pi_step requeue_pi_step(struct task *t, const struct requeue_pi *q, struct owner_ref *owner,
-				    u32 *ret_owner, s64 *ret, struct wake_list *wl)
+static enum pi_step requeue_pi_step(struct task *t, const struct requeue_pi *q,
+				    struct owner_ref *owner, u32 *ret_owner, s64 *ret,
+				    struct wake_list *wl)
 {
 	struct futex_table *ft = t->kernel->futexes;
-	struct futex_bucket *b1 = futex_bucket_of(ft, &q->key1), *b2 = futex_bucket_of(ft, &q->key2);
+	struct futex_bucket *b1 = futex_bucket_of(ft, &q->key1),
+			    *b2 = futex_bucket_of(ft, &q->key2);
 	enum pi_step step = PI_ERROR;
 	struct futex_waiter *first;
 	u32 cur;
@@ -413,18 +415,20 @@ static enum pi_step requeue_pi_step(struct task *t, const struct requeue_pi *q, 
 	*ret = -EINVAL;
 	if (!first->requeue_pi || !futex_key_equal(&first->to_key, &q->key2))
 		goto out;
-	step = pi_try(t, b2, &q->key2, q->to, (u32)first->task->tid, owner, false, q->requeue > 0, ret_owner,
-		      ret);
+	step = pi_try(t, b2, &q->key2, q->to, (u32)first->task->tid, owner, false, q->requeue > 0,
+		      ret_owner, ret);
 	if (step == PI_TAKEN) {
-		*ret = requeue_pi_locked(ft, b1, &q->key1, b2, &q->key2, true, owner, 1 + q->requeue, wl);
+		*ret = requeue_pi_locked(ft, b1, &q->key1, b2, &q->key2, true, owner,
+					 1 + q->requeue, wl);
 	} else if (step == PI_WAIT) {
-		/* Counted before the owner's state is read, so that its exit cannot miss the moved waiters. */
+		/* Counted before the owner's state is read, so that its exit cannot miss the moved
+		 * waiters. */
 		atomic_fetch_add(&ft->pi_waiters, 1);
 		if (atomic_load(&owner->task->futex_released) != 0)
 			step = PI_AGAIN;
 		else
-			*ret = requeue_pi_locked(ft, b1, &q->key1, b2, &q->key2, false, owner, 1 + q->requeue,
-						 wl);
+			*ret = requeue_pi_locked(ft, b1, &q->key1, b2, &q->key2, false, owner,
+						 1 + q->requeue, wl);
 		atomic_fetch_sub(&ft->pi_waiters, 1);
 	}
 out:
@@ -435,7 +439,9 @@ out:
 s64 futex_cmp_requeue_pi(struct task *t, uaddr from, uaddr to, bool private_, int wake, int requeue,
 			 u32 expected)
 {
-	struct requeue_pi q = { .from = from, .to = to, .requeue = MIN(requeue, INT32_MAX - 1), .expected = expected };
+	struct requeue_pi q = {
+		.from = from, .to = to, .requeue = MIN(requeue, INT32_MAX - 1), .expected = expected
+	};
 	struct owner_ref owner = { 0 };
 	struct wake_list wl = { 0 };
 	s64 r;

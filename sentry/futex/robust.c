@@ -34,7 +34,8 @@ static int lock_owner_died(struct task *t, uaddr addr, bool pi, bool pending)
 		}
 		if ((cur & FUTEX_TID_MASK) != (u32)t->tid)
 			return 0;
-		if (mm_cmpxchg32(t->mm, addr, cur, (cur & FUTEX_WAITERS) | FUTEX_OWNER_DIED, &seen) < 0)
+		if (mm_cmpxchg32(t->mm, addr, cur, (cur & FUTEX_WAITERS) | FUTEX_OWNER_DIED,
+				 &seen) < 0)
 			return -1;
 		if (seen == cur) {
 			if (!pi && (cur & FUTEX_WAITERS))
@@ -53,9 +54,12 @@ static void walk_robust_list(struct task *t, uaddr head)
 	bool pi, next_pi, pending_pi;
 	int limit = FUTEX_ROBUST_LIMIT;
 
-	if (fetch_entry(t, head.v + offsetof(struct robust_list_head, list.next), &entry, &pi) < 0 ||
-	    copy_in(t, &offset, ua(head.v + offsetof(struct robust_list_head, futex_offset)), sizeof(offset)) < 0 ||
-	    fetch_entry(t, head.v + offsetof(struct robust_list_head, list_op_pending), &pending, &pending_pi) < 0)
+	if (fetch_entry(t, head.v + offsetof(struct robust_list_head, list.next), &entry, &pi) <
+		    0 ||
+	    copy_in(t, &offset, ua(head.v + offsetof(struct robust_list_head, futex_offset)),
+		    sizeof(offset)) < 0 ||
+	    fetch_entry(t, head.v + offsetof(struct robust_list_head, list_op_pending), &pending,
+			&pending_pi) < 0)
 		return;
 	while (entry != head.v && limit-- > 0) {
 		/* Fetched first: after OWNER_DIED another thread may take and free the lock. */

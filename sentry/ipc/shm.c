@@ -13,10 +13,10 @@
 struct shm_segment {
 	struct mappable mappable; /* what vmas see */
 	struct refs refs;
-	struct shm_table *table;  /* immutable */
-	struct mappable *memory;  /* immutable: tmpfs's, a reference */
-	u64 size;		  /* immutable */
-	int id, key;		  /* key becomes IPC_PRIVATE by IPC_RMID; protected by table->lock */
+	struct shm_table *table; /* immutable */
+	struct mappable *memory; /* immutable: tmpfs's, a reference */
+	u64 size;		 /* immutable */
+	int id, key;		 /* key becomes IPC_PRIVATE by IPC_RMID; protected by table->lock */
 	/* protected by table->lock */
 	u32 uid, gid, cuid, cgid, mode;
 	int cpid, lpid;
@@ -55,8 +55,8 @@ static void map_put(struct mappable *m)
 	shm_put(to_segment(m));
 }
 
-static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 want_end, bool for_write,
-			 struct translation *ret)
+static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 want_end,
+			 bool for_write, struct translation *ret)
 {
 	struct mappable *memory = to_segment(m)->memory;
 
@@ -191,15 +191,15 @@ static int check_perm_locked(const struct shm_segment *s, const struct cred *cre
 
 static int check_owner_locked(const struct shm_segment *s, const struct cred *cred)
 {
-	return cred->euid == s->uid || cred->euid == s->cuid || cred_capable(cred, CAP_SYS_ADMIN) ? 0 :
-												    -EPERM;
+	return cred->euid == s->uid || cred->euid == s->cuid || cred_capable(cred, CAP_SYS_ADMIN)
+		       ? 0
+		       : -EPERM;
 }
 
 static struct shm_segment *by_id_locked(struct shm_table *t, int id)
 {
-	struct shm_segment *s = id < 0 || id % SHM_ID_STEP >= SHM_SEGMENTS_MAX ?
-					NULL :
-					t->slots[id % SHM_ID_STEP];
+	struct shm_segment *s =
+		id < 0 || id % SHM_ID_STEP >= SHM_SEGMENTS_MAX ? NULL : t->slots[id % SHM_ID_STEP];
 
 	return s && s->id == id ? s : NULL;
 }
@@ -300,7 +300,8 @@ int shm_get(struct shm_table *t, struct superblock *memory, int key, u64 size, i
 	return r;
 }
 
-int shm_find(struct shm_table *t, int id, const struct cred *cred, bool write, struct shm_segment **ret)
+int shm_find(struct shm_table *t, int id, const struct cred *cred, bool write,
+	     struct shm_segment **ret)
 {
 	struct shm_segment *s;
 	int err = -EINVAL;

@@ -29,8 +29,10 @@ void shm_table_free(struct shm_table *t); /* no segment is mapped any more */
 /* shmget(2): the id. -EEXIST, -ENOENT, -EINVAL, -EACCES, -ENOSPC, -ENOMEM. */
 int shm_get(struct shm_table *t, struct superblock *memory, int key, u64 size, int flags,
 	    const struct cred *cred, int pid);
-/* The segment of an id with a reference; write asks for write permission. -EINVAL, -EACCES, -EIDRM. */
-int shm_find(struct shm_table *t, int id, const struct cred *cred, bool write, struct shm_segment **ret);
+/* The segment of an id with a reference; write asks for write permission. -EINVAL, -EACCES, -EIDRM.
+ */
+int shm_find(struct shm_table *t, int id, const struct cred *cred, bool write,
+	     struct shm_segment **ret);
 void shm_put(struct shm_segment *s);
 struct mappable *shm_mappable(struct shm_segment *s); /* borrowed */
 u64 shm_size(const struct shm_segment *s);
@@ -40,7 +42,8 @@ void shm_touched(struct shm_segment *s, int pid, bool attach);
 
 int shm_remove(struct shm_table *t, int id, const struct cred *cred);
 int shm_set(struct shm_table *t, int id, const struct cred *cred, const struct shmid_ds *ds);
-/* IPC_STAT (by_index false: id, with read permission) and SHM_STAT, SHM_STAT_ANY (by index): the id, or -errno. */
+/* IPC_STAT (by_index false: id, with read permission) and SHM_STAT, SHM_STAT_ANY (by index): the
+ * id, or -errno. */
 int shm_stat(struct shm_table *t, int id, bool by_index, bool any, const struct cred *cred,
 	     struct shmid_ds *ret);
 /* SHM_INFO and IPC_INFO's answer: the highest used index. */

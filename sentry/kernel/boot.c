@@ -87,7 +87,8 @@ static void count_cpus(struct kernel *k, int wanted)
 	}
 	for (int cpu = 0; cpu < CPU_SETSIZE && (wanted == 0 || found < wanted); cpu++) {
 		if (CPU_ISSET(cpu, &set)) {
-			/* The guest's cpus are numbered from 0, whichever of the host's they are. */
+			/* The guest's cpus are numbered from 0, whichever of the host's they are.
+			 */
 			k->cpu_mask[found / 64] |= 1ULL << (found % 64);
 			found++;
 		}
@@ -144,7 +145,7 @@ static int make_kernel(struct boot *b)
 	if (err < 0)
 		return boot_error(err, NULL, "cannot make the guest kernel");
 	err = boot_mounts(k, b->config, &b->host, b->disk_store ? b->disk_store : k->memory,
-				  b->root_cred, &b->mounts);
+			  b->root_cred, &b->mounts);
 	return err;
 }
 
@@ -159,7 +160,8 @@ static void confine_files(struct boot *b)
 	if (!b->config->no_landlock)
 		confine_landlock(paths, boot_host_paths(b->config, &b->host, paths), b->state);
 	else
-		snprintf(b->state->landlock_reason, sizeof(b->state->landlock_reason), "switched off");
+		snprintf(b->state->landlock_reason, sizeof(b->state->landlock_reason),
+			 "switched off");
 }
 
 /* The last steps before threads: nothing that follows may need more of the host. */
@@ -227,7 +229,8 @@ static int import_fds(struct boot *b, const struct walk_context *w, struct fd_ta
 		if (err == 0)
 			err = fd_replace(fds, wanted[i], f, false, FD_TABLE_MAX);
 		if (err < 0)
-			return boot_error(err, NULL, "cannot give descriptor %d to the guest", wanted[i]);
+			return boot_error(err, NULL, "cannot give descriptor %d to the guest",
+					  wanted[i]);
 	}
 	return 0;
 }
@@ -310,8 +313,8 @@ static int exit_code_of_error(int err)
 {
 	if (err == -ENOENT || err == -ENOTDIR)
 		return EXIT_NOT_FOUND;
-	if (err == -EACCES || err == -ENOEXEC || err == -EISDIR || err == -EPERM || err == -ELIBBAD ||
-	    err == -ETXTBSY || err == -EINVAL || err == -ELOOP || err == -EIO)
+	if (err == -EACCES || err == -ENOEXEC || err == -EISDIR || err == -EPERM ||
+	    err == -ELIBBAD || err == -ETXTBSY || err == -EINVAL || err == -ELOOP || err == -EIO)
 		return EXIT_NOT_EXECUTABLE;
 	return EXIT_OURS;
 }
@@ -353,7 +356,8 @@ static int start_guest(struct boot *b)
 	if (err)
 		return exit_code_of_error(err);
 	b->kernel.console = b->tty ? host_tty_tty(b->tty) : NULL;
-	err = task_spawn_init(&b->kernel, prog.mm, fs, fds, ns, prog.cred, &prog.regs, prog.comm, &init);
+	err = task_spawn_init(&b->kernel, prog.mm, fs, fds, ns, prog.cred, &prog.regs, prog.comm,
+			      &init);
 	if (err < 0) {
 		boot_error(err, NULL, "cannot start the first task");
 		return EXIT_OURS;
@@ -376,7 +380,8 @@ static void report_layers(const struct confine_state *s)
 	log_info("root view: %s; Landlock: %s", s->root_view ? "yes" : s->root_view_reason,
 		 s->landlock ? "yes" : s->landlock_reason);
 	if (!s->root_view && !s->landlock)
-		log_warn("neither Landlock nor a mount namespace here: only the sentry's own code keeps "
+		log_warn("neither Landlock nor a mount namespace here: only the sentry's own code "
+			 "keeps "
 			 "it from other files of the caller (minisentry doctor says why)");
 }
 

@@ -18,21 +18,22 @@ enum { EXIT_OURS = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127, EXIT_SI
 
 /* What was collected from the host before confinement. */
 struct boot_host {
-	int root_fd;		/* the guest root's host directory */
-	int proc_fd;		/* the host's /proc, or a new one of our PID namespace; for the platform */
-	int overlay_fd;		/* OVERLAY_SELF, OVERLAY_DIR: an unlinked file; else -1 */
+	int root_fd;	/* the guest root's host directory */
+	int proc_fd;	/* the host's /proc, or a new one of our PID namespace; for the platform */
+	int overlay_fd; /* OVERLAY_SELF, OVERLAY_DIR: an unlinked file; else -1 */
 	char *cpuinfo;
-	u64 memory;		/* bytes of the host */
-	int tty_fd;		/* the terminal on stdin, or -1 */
-	char **hidden;		/* NULL with a root view */
-	int cwd_fd;		/* the caller's folder where there is no root view, else -1 */
+	u64 memory;    /* bytes of the host */
+	int tty_fd;    /* the terminal on stdin, or -1 */
+	char **hidden; /* NULL with a root view */
+	int cwd_fd;    /* the caller's folder where there is no root view, else -1 */
 };
 
 /* Runs in the forked sentry process. The exit code for the launcher; prints errors. */
 int sentry_run(struct run_config *config, struct confine_state *state);
 
 /* boot_host.c: opens and reads everything. 0 or -errno after a message to stderr. */
-int boot_host_collect(struct run_config *config, struct confine_state *state, struct boot_host *ret);
+int boot_host_collect(struct run_config *config, struct confine_state *state,
+		      struct boot_host *ret);
 /* The trees that stay reachable, for Landlock; paths has room for RUN_MAX_MOUNTS + 4. */
 size_t boot_host_paths(const struct run_config *config, const struct boot_host *host,
 		       struct confine_path *paths);
@@ -42,6 +43,7 @@ int boot_mounts(struct kernel *k, const struct run_config *config, const struct 
 		struct pgalloc *store, const struct cred *root_cred, struct mount_ns **ret);
 
 /* Prints "minisentry: what: reason" to stderr, with a hint line where there is one. Returns err. */
-int boot_error(int err, const char *hint, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int boot_error(int err, const char *hint, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 #endif

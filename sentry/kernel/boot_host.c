@@ -51,9 +51,9 @@ static char *read_text(const char *path)
 }
 
 /*
- * The caller's limits are for its own files and memory. Ours are a few big sparse mappings of memory
- * files and a few descriptors for each guest process, so each limit is raised as far as it goes, and
- * one that is still below what an empty guest takes is reported by name.
+ * The caller's limits are for its own files and memory. Ours are a few big sparse mappings of
+ * memory files and a few descriptors for each guest process, so each limit is raised as far as it
+ * goes, and one that is still below what an empty guest takes is reported by name.
  */
 static const struct host_limit {
 	int resource;
@@ -113,13 +113,13 @@ static int open_sources(struct run_config *config)
 			continue;
 		m->source_fd = open(m->source, O_PATH | O_CLOEXEC);
 		if (m->source_fd < 0 || fstat(m->source_fd, &st) < 0)
-			return boot_error(-errno, "check the path given to --ro or --rw", "cannot open %s",
-					  m->source);
+			return boot_error(-errno, "check the path given to --ro or --rw",
+					  "cannot open %s", m->source);
 		m->source_is_dir = S_ISDIR(st.st_mode);
 		m->parent_fd = m->source_is_dir ? -1 : open_parent(m->source);
 		if (!m->source_is_dir && (!S_ISREG(st.st_mode) || m->parent_fd < 0))
-			return boot_error(0, "a folder or a regular file", "%s cannot be shown in the guest",
-					  m->source);
+			return boot_error(0, "a folder or a regular file",
+					  "%s cannot be shown in the guest", m->source);
 	}
 	return 0;
 }
@@ -135,8 +135,10 @@ static int open_overlay_store(const struct run_config *config, struct boot_host 
 		return 0;
 	host->overlay_fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (host->overlay_fd < 0)
-		return boot_error(-errno, "--overlay=dir=PATH with a folder that you may write, or --overlay=memory",
-				  "cannot make the overlay's file in %s", dir);
+		return boot_error(
+			-errno,
+			"--overlay=dir=PATH with a folder that you may write, or --overlay=memory",
+			"cannot make the overlay's file in %s", dir);
 	return 0;
 }
 
@@ -207,7 +209,8 @@ size_t boot_host_paths(const struct run_config *config, const struct boot_host *
 		paths[n++] = (struct confine_path){ host->cwd_fd, false };
 	for (int i = 0; i < config->mount_count; i++)
 		if (config->mounts[i].source_fd >= 0)
-			paths[n++] = (struct confine_path){ config->mounts[i].source_fd,
-							    config->mounts[i].kind == RUN_MOUNT_RW };
+			paths[n++] =
+				(struct confine_path){ config->mounts[i].source_fd,
+						       config->mounts[i].kind == RUN_MOUNT_RW };
 	return n;
 }

@@ -107,7 +107,9 @@ static int new_overlay(struct mount_builder *b, int fd, char **hidden, struct pg
 
 static struct walk_context walk_of(struct mount_builder *b)
 {
-	return (struct walk_context){ .cred = b->cred, .root = b->root, .cwd = b->root, .umask = 0 };
+	return (struct walk_context){
+		.cred = b->cred, .root = b->root, .cwd = b->root, .umask = 0
+	};
 }
 
 /* mkdir -p, in whatever file systems the path leads through. */
@@ -301,7 +303,10 @@ int boot_mounts(struct kernel *k, const struct run_config *config, const struct 
 	static const struct {
 		const char *path;
 		u32 mode;
-	} dirs[] = { { "/dev", 0755 }, { "/proc", 0555 }, { "/sys", 0555 }, { "/run", 0755 },
+	} dirs[] = { { "/dev", 0755 },
+		     { "/proc", 0555 },
+		     { "/sys", 0555 },
+		     { "/run", 0755 },
 		     { "/root", 0700 } };
 	if (config->overlay != OVERLAY_NONE)
 		for (size_t i = 0; err == 0 && i < ARRAY_SIZE(dirs); i++)

@@ -24,21 +24,21 @@ struct run_mount {
 	/* Filled by the host set-up, before confinement. */
 	int source_fd;
 	bool source_is_dir;
-	int parent_fd;		 /* of a source that is no folder: hostfs opens it by name from here */
+	int parent_fd; /* of a source that is no folder: hostfs opens it by name from here */
 };
 
 struct run_config {
-	const char *rootfs;	     /* NULL: a view of the host's / */
+	const char *rootfs; /* NULL: a view of the host's / */
 	enum overlay_kind overlay;
-	const char *overlay_dir;     /* OVERLAY_DIR */
+	const char *overlay_dir; /* OVERLAY_DIR */
 	struct run_mount mounts[RUN_MAX_MOUNTS];
 	int mount_count;
-	const char *chdir;	     /* guest path; NULL: the caller's folder, or / */
-	const char **env;	     /* NULL-terminated: the guest's whole environment */
+	const char *chdir; /* guest path; NULL: the caller's folder, or / */
+	const char **env;  /* NULL-terminated: the guest's whole environment */
 	const char *hostname;
-	u32 uid, gid;		     /* of the first process, inside */
-	u64 memory;		     /* bytes; 0: the host's */
-	int cpus;		     /* 0: the host's affinity mask */
+	u32 uid, gid; /* of the first process, inside */
+	u64 memory;   /* bytes; 0: the host's */
+	int cpus;     /* 0: the host's affinity mask */
 	enum platform_kind platform;
 	bool spin;
 	int pass_fds[RUN_MAX_PASS_FDS]; /* host fd = guest fd */
@@ -49,10 +49,10 @@ struct run_config {
 	enum log_level log;
 	bool no_namespaces; /* for tests and doctor: do without */
 	bool no_landlock;
-	bool no_seccomp;    /* debug builds only */
-	char **argv;	    /* the program and its arguments, NULL-terminated */
+	bool no_seccomp; /* debug builds only */
+	char **argv;	 /* the program and its arguments, NULL-terminated */
 	/* Filled by the launcher. */
-	char *caller_cwd;   /* host's absolute path or NULL */
+	char *caller_cwd; /* host's absolute path or NULL */
 	u32 host_uid, host_gid;
 };
 

@@ -12,10 +12,10 @@
 #include "platform/platform.h"
 #include "sentry/task/task.h"
 
-struct pid_table; /* sentry/task/pid.c */
+struct pid_table;     /* sentry/task/pid.c */
 struct timer_service; /* sentry/time/timer.c: a thread that fires timers */
-struct futex_table; /* sentry/futex */
-struct net;	     /* sentry/net */
+struct futex_table;   /* sentry/futex */
+struct net;	      /* sentry/net */
 struct tty;
 struct shm_table;
 
@@ -28,16 +28,18 @@ struct kernel {
 	struct timer_service *timers;
 	struct futex_table *futexes;
 	struct superblock *internal_tmpfs; /* memfd, shm */
-	_Atomic(struct shm_table *) shm; /* sentry/ipc/shm.h; created on first use, freed with the kernel */
+	_Atomic(struct shm_table *)
+		shm; /* sentry/ipc/shm.h; created on first use, freed with the kernel */
 	struct superblock *devpts;
-	struct tty *console;	    /* borrowed: controlling terminal of the first program; NULL: none */
-	struct thread_group *init;  /* immutable once guests run, a reference: the first program's group */
-	struct waitq init_exit;	    /* woken when init's group is dead */
+	struct tty *console; /* borrowed: controlling terminal of the first program; NULL: none */
+	struct thread_group
+		*init; /* immutable once guests run, a reference: the first program's group */
+	struct waitq init_exit; /* woken when init's group is dead */
 	_Atomic bool shutting_down;
-	int init_status;	    /* wait status; valid after init_exit */
-	u64 memory_limit;	    /* bytes shown to the guest and enforced */
+	int init_status;  /* wait status; valid after init_exit */
+	u64 memory_limit; /* bytes shown to the guest and enforced */
 	u64 boot_monotonic_ns, boot_realtime_ns;
-	int cpu_count;		    /* shown to the guest */
+	int cpu_count; /* shown to the guest */
 	u64 cpu_mask[16];
 	_Atomic u32 queued_signals; /* entries of all signal queues */
 	_Atomic u64 forks, context_switches, interrupts;
@@ -48,7 +50,8 @@ struct kernel {
 	char hostname[65];
 	u8 random_bytes[32];
 	struct sys_caught *missing; /* which missing calls were logged */
-	_Atomic(struct net *) net;  /* sockets' names and ports; made on first use (sentry/net/net.h) */
+	_Atomic(struct net *)
+		net; /* sockets' names and ports; made on first use (sentry/net/net.h) */
 };
 
 /* Kills every guest task and waits for them: shutdown. False: some have not ended in time. */
@@ -67,7 +70,8 @@ struct timer_service *timer_service_new(void); /* starts its thread */
 void timer_service_free(struct timer_service *s);
 void ktimer_init(struct ktimer *t, void (*fn)(struct ktimer *, void *), void *arg);
 void ktimer_set(struct timer_service *s, struct ktimer *t, u64 deadline_ns);
-/* After it returns, fn is not running and will not. Must not be called from fn, nor with locks fn takes. */
+/* After it returns, fn is not running and will not. Must not be called from fn, nor with locks fn
+ * takes. */
 void ktimer_cancel(struct timer_service *s, struct ktimer *t);
 /* Remaining ns, 0 if not armed. */
 u64 ktimer_remaining(struct timer_service *s, struct ktimer *t);

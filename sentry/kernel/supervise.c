@@ -12,8 +12,8 @@
 
 static void forwarded_set(sigset_t *set)
 {
-	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGWINCH, SIGUSR1, SIGCONT,
-				       SIGALRM, WAKE_SIGNAL };
+	static const int signals[] = { SIGTERM, SIGINT,	 SIGHUP,  SIGQUIT,    SIGWINCH,
+				       SIGUSR1, SIGCONT, SIGALRM, WAKE_SIGNAL };
 
 	sigemptyset(set);
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
@@ -35,7 +35,8 @@ void supervise_block_signals(void)
 static void on_init_exit(struct waiter *w, u32 events)
 {
 	(void)events;
-	/* Not pthread_kill: after confine_fork's bare clone, libc's idea of the main thread's id is the parent's. */
+	/* Not pthread_kill: after confine_fork's bare clone, libc's idea of the main thread's id is
+	 * the parent's. */
 	host_tgkill(getpid(), *(int *)w->arg, WAKE_SIGNAL);
 }
 

@@ -11,7 +11,8 @@
 
 struct host_tty;
 
-/* Blocks the forwarded signals in this thread and all that it will create. First thing in the sentry. */
+/* Blocks the forwarded signals in this thread and all that it will create. First thing in the
+ * sentry. */
 void supervise_block_signals(void);
 /* Returns the first program's wait status. tty may be NULL. */
 int supervise(struct kernel *k, struct host_tty *tty);

@@ -49,7 +49,8 @@ struct in6_addr inet_source(const struct in6_addr *to)
 	return inet_is_v4(to) ? map_v4(INADDR_LOOPBACK) : in6addr_loopback;
 }
 
-int inet_addr_parse(struct socket *s, const struct sockaddr_storage *ss, u32 len, struct inet_addr *ret)
+int inet_addr_parse(struct socket *s, const struct sockaddr_storage *ss, u32 len,
+		    struct inet_addr *ret)
 {
 	if (len < sizeof(sa_family_t))
 		return -EINVAL;
@@ -87,7 +88,9 @@ int inet_addr_format(int family, const struct inet_addr *a, struct sockaddr_stor
 		memcpy(ret, &in, sizeof(in));
 		return sizeof(in);
 	}
-	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = htons(a->port), .sin6_addr = a->ip };
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6,
+				    .sin6_port = htons(a->port),
+				    .sin6_addr = a->ip };
 	memcpy(ret, &in6, sizeof(in6));
 	return sizeof(in6);
 }
@@ -139,10 +142,10 @@ static bool port_taken(struct socket *s, const struct in6_addr *ip, u16 port)
 	struct socket *a;
 
 	mutex_assert_held(&s->net->lock);
-	list_for_each(a, port_list(s->net, port), in.port_node)
-		if (a != s && a->in.local.port == port && a->type == s->type &&
-		    overlaps(a, ip, s->in.v6only, s->family) && !may_share(a, s))
-			return true;
+	list_for_each(a, port_list(s->net, port),
+		      in.port_node) if (a != s && a->in.local.port == port && a->type == s->type &&
+					overlaps(a, ip, s->in.v6only, s->family) &&
+					!may_share(a, s)) return true;
 	return false;
 }
 
@@ -151,9 +154,8 @@ static bool port_used(struct socket *s, u16 port)
 {
 	struct socket *a;
 
-	list_for_each(a, port_list(s->net, port), in.port_node)
-		if (a->in.local.port == port && a->type == s->type)
-			return true;
+	list_for_each(a, port_list(s->net, port),
+		      in.port_node) if (a->in.local.port == port && a->type == s->type) return true;
 	return false;
 }
 
@@ -257,7 +259,8 @@ static int match(struct socket *a, const struct inet_addr *to, const struct inet
 	return score;
 }
 
-struct socket *inet_lookup(struct net *net, int type, const struct inet_addr *to, const struct inet_addr *from)
+struct socket *inet_lookup(struct net *net, int type, const struct inet_addr *to,
+			   const struct inet_addr *from)
 {
 	struct socket *a, *best = NULL;
 	int best_score = 0;
@@ -314,10 +317,8 @@ int inet_create(struct task *t, int family, int type, int protocol, struct socke
 		ops = &inet_udp_ops;
 		protocol = IPPROTO_UDP;
 		break;
-	case SOCK_RAW:
-		return cred_capable(t->cred, CAP_NET_RAW) ? -EPROTONOSUPPORT : -EPERM;
-	default:
-		return -ESOCKTNOSUPPORT;
+	case SOCK_RAW: return cred_capable(t->cred, CAP_NET_RAW) ? -EPROTONOSUPPORT : -EPERM;
+	default: return -ESOCKTNOSUPPORT;
 	}
 	if (!net)
 		return -ENOMEM;

@@ -15,7 +15,8 @@
 extern const struct sock_ops inet_tcp_ops, inet_udp_ops;
 
 /* Family-checked parse. -EINVAL (short), -EAFNOSUPPORT. */
-int inet_addr_parse(struct socket *s, const struct sockaddr_storage *ss, u32 len, struct inet_addr *ret);
+int inet_addr_parse(struct socket *s, const struct sockaddr_storage *ss, u32 len,
+		    struct inet_addr *ret);
 /* As family shows it: sockaddr_in or sockaddr_in6. Length. */
 int inet_addr_format(int family, const struct inet_addr *a, struct sockaddr_storage *ret);
 bool inet_is_any(const struct in6_addr *ip);
@@ -34,7 +35,8 @@ int inet_autobind(struct socket *s);
 void inet_unbind(struct socket *s);
 int inet_name(struct socket *s, bool peer, struct sockaddr_storage *ret);
 /* The socket of this type that takes what comes from `from` to `to`: a reference or NULL. */
-struct socket *inet_lookup(struct net *net, int type, const struct inet_addr *to, const struct inet_addr *from);
+struct socket *inet_lookup(struct net *net, int type, const struct inet_addr *to,
+			   const struct inet_addr *from);
 int inet_setsockopt(struct socket *s, struct task *t, int level, int opt, const void *val, u32 len);
 int inet_getsockopt(struct socket *s, struct task *t, int level, int opt, void *val, u32 *len);
 

@@ -1,4 +1,5 @@
-/* Options of IP, IPv6, TCP and UDP: most are accepted, kept and shown; nothing leaves the loopback. */
+/* Options of IP, IPv6, TCP and UDP: most are accepted, kept and shown; nothing leaves the loopback.
+ */
 #include "sentry/net/inet.h"
 #include <linux/in6.h>
 #include <linux/tcp.h>
@@ -37,9 +38,12 @@ static int set_tcp(struct socket *s, int opt, const void *val, u32 len)
 	if (s->type != SOCK_STREAM)
 		return -ENOPROTOOPT;
 	if (opt == TCP_CONGESTION)
-		return len >= 4 && (!strncmp(val, "cubic", MIN(len, 5U)) || !strncmp(val, "reno", 4)) ? 0 : -ENOENT;
-	if (opt == TCP_ULP || opt == TCP_MD5SIG || opt == TCP_REPAIR || opt == TCP_INFO || opt < 0 ||
-	    opt >= (int)ARRAY_SIZE(s->in.opts->tcp))
+		return len >= 4 && (!strncmp(val, "cubic", MIN(len, 5U)) ||
+				    !strncmp(val, "reno", 4))
+			       ? 0
+			       : -ENOENT;
+	if (opt == TCP_ULP || opt == TCP_MD5SIG || opt == TCP_REPAIR || opt == TCP_INFO ||
+	    opt < 0 || opt >= (int)ARRAY_SIZE(s->in.opts->tcp))
 		return -ENOPROTOOPT;
 	if (len < sizeof(v))
 		return -EINVAL;
@@ -47,9 +51,7 @@ static int set_tcp(struct socket *s, int opt, const void *val, u32 len)
 	switch (opt) {
 	case TCP_NODELAY:
 	case TCP_CORK:
-	case TCP_QUICKACK:
-		v = v != 0;
-		break;
+	case TCP_QUICKACK: v = v != 0; break;
 	case TCP_KEEPIDLE:
 	case TCP_KEEPINTVL:
 		if (v < 1 || v > 32767)
@@ -100,7 +102,9 @@ static int tcp_info_state(struct socket *s)
 	case SOCK_CONNECTED:
 		if ((s->shut & SHUT_BOTH) == SHUT_BOTH)
 			return 7; /* TCP_CLOSE */
-		return s->shut & SHUT_RCV ? 8 : s->shut & SHUT_SND ? 5 : 1; /* CLOSE_WAIT, FIN_WAIT2, ESTABLISHED */
+		return s->shut & SHUT_RCV   ? 8
+		       : s->shut & SHUT_SND ? 5
+					    : 1; /* CLOSE_WAIT, FIN_WAIT2, ESTABLISHED */
 	case SOCK_LISTENING: return 10;
 	case SOCK_CONNECTING: return 2;
 	default: return 7;
@@ -114,8 +118,11 @@ static int get_tcp(struct socket *s, int opt, void *val, u32 *len)
 	if (s->type != SOCK_STREAM)
 		return -ENOPROTOOPT;
 	if (opt == TCP_INFO) {
-		struct tcp_info ti = { .tcpi_state = (u8)tcp_info_state(s), .tcpi_snd_mss = 65483,
-				       .tcpi_rcv_mss = 536, .tcpi_pmtu = 65535, .tcpi_advmss = 65483 };
+		struct tcp_info ti = { .tcpi_state = (u8)tcp_info_state(s),
+				       .tcpi_snd_mss = 65483,
+				       .tcpi_rcv_mss = 536,
+				       .tcpi_pmtu = 65535,
+				       .tcpi_advmss = 65483 };
 
 		put_out(val, len, &ti, sizeof(ti));
 		return 0;
@@ -124,7 +131,8 @@ static int get_tcp(struct socket *s, int opt, void *val, u32 *len)
 		put_out(val, len, "cubic\0\0\0\0\0\0\0\0\0\0", 16);
 		return 0;
 	}
-	if (opt <= 0 || opt >= (int)ARRAY_SIZE(s->in.opts->tcp) || opt == TCP_ULP || opt == TCP_MD5SIG)
+	if (opt <= 0 || opt >= (int)ARRAY_SIZE(s->in.opts->tcp) || opt == TCP_ULP ||
+	    opt == TCP_MD5SIG)
 		return -ENOPROTOOPT;
 	v = stored(&s->in.opts->tcp[opt], tcp_default(opt));
 	if (opt == TCP_MAXSEG)
@@ -160,10 +168,8 @@ static int set_ip(struct socket *s, int opt, const void *val, u32 len)
 		v = v == -1 ? 64 : v;
 		break;
 	case IP_ADD_MEMBERSHIP_:
-	case IP_DROP_MEMBERSHIP_:
-		return -ENODEV;
-	case IP_HDRINCL_:
-		return -ENOPROTOOPT;
+	case IP_DROP_MEMBERSHIP_: return -ENODEV;
+	case IP_HDRINCL_: return -ENOPROTOOPT;
 	case IP_MTU_DISCOVER_:
 		if (v < 0 || v > 5)
 			return -EINVAL;
@@ -189,9 +195,7 @@ static int get_ip(struct socket *s, int opt, void *val, u32 *len)
 			return -ENOTCONN;
 		v = 65535;
 		break;
-	case 4: /* IP_OPTIONS: none set */
-		*len = 0;
-		return 0;
+	case 4: /* IP_OPTIONS: none set */ *len = 0; return 0;
 	}
 	v = stored(&s->in.opts->ip[opt], v);
 	put_out(val, len, &v, sizeof(v));

@@ -15,11 +15,13 @@ static int tcp_listen(struct socket *s, struct task *t, int backlog)
 	if (ret < 0)
 		return ret == -EAGAIN ? -EADDRINUSE : ret;
 	mutex_lock(&net->lock);
-	list_for_each(a, &net->ports[s->in.local.port % NET_HASH], in.port_node)
-		if (a != s && a->type == SOCK_STREAM && a->state == SOCK_LISTENING &&
-		    a->in.local.port == s->in.local.port && !(a->in.reuse_port && s->in.reuse_port) &&
-		    IN6_ARE_ADDR_EQUAL(&a->in.local.ip, &s->in.local.ip))
-			ret = -EADDRINUSE;
+	list_for_each(a, &net->ports[s->in.local.port % NET_HASH],
+		      in.port_node) if (a != s && a->type == SOCK_STREAM &&
+					a->state == SOCK_LISTENING &&
+					a->in.local.port == s->in.local.port &&
+					!(a->in.reuse_port && s->in.reuse_port) &&
+					IN6_ARE_ADDR_EQUAL(&a->in.local.ip, &s->in.local.ip)) ret =
+		-EADDRINUSE;
 	mutex_unlock(&net->lock);
 	return ret < 0 ? ret : stream_listen(s, t, backlog);
 }
@@ -67,7 +69,8 @@ static int tcp_join(struct socket *s, struct task *t, bool nonblock)
 	c.server->in.local = s->in.remote;
 	c.server->in.remote = s->in.local;
 	ret = task_block_on(t, &c.l->waitq, EPOLL_ROOM, nonblock,
-			    timeout ? clock_monotonic_ns() + timeout : NO_DEADLINE, try_enqueue, &c);
+			    timeout ? clock_monotonic_ns() + timeout : NO_DEADLINE, try_enqueue,
+			    &c);
 	if (ret < 0)
 		socket_put(c.server);
 	socket_put(c.l);
@@ -87,10 +90,8 @@ static int tcp_connect_state(struct socket *s)
 			return 0;
 		}
 		return -EISCONN;
-	case SOCK_CONNECTING:
-		return -EALREADY;
-	case SOCK_LISTENING:
-		return -EISCONN;
+	case SOCK_CONNECTING: return -EALREADY;
+	case SOCK_LISTENING: return -EISCONN;
 	default:
 		if (s->in.connect_pending) {
 			int err = atomic_exchange(&s->error, 0);
@@ -103,8 +104,8 @@ static int tcp_connect_state(struct socket *s)
 	}
 }
 
-static int tcp_connect(struct socket *s, struct task *t, const struct sockaddr_storage *addr, u32 len,
-		       bool nonblock)
+static int tcp_connect(struct socket *s, struct task *t, const struct sockaddr_storage *addr,
+		       u32 len, bool nonblock)
 {
 	struct inet_addr to;
 	int ret;

@@ -22,8 +22,8 @@ static void disconnect(struct socket *s)
 		s->in.local.ip = inet_any(s);
 }
 
-static int udp_connect(struct socket *s, struct task *t, const struct sockaddr_storage *addr, u32 len,
-		       bool nonblock)
+static int udp_connect(struct socket *s, struct task *t, const struct sockaddr_storage *addr,
+		       u32 len, bool nonblock)
 {
 	struct inet_addr to;
 	int ret;
@@ -121,7 +121,8 @@ static ssize_t udp_send(struct socket *s, struct sock_msg *m, struct kiov *k)
 	b->from = sock_name_get(m->from);
 	mutex_lock(&to->lock);
 	/* A full or closed receiver loses it, as a network would. */
-	if (!to->dead && !(to->shut & SHUT_RCV) && to->rq.cost + len + SOCK_BUF_OVERHEAD <= to->rcvbuf) {
+	if (!to->dead && !(to->shut & SHUT_RCV) &&
+	    to->rq.cost + len + SOCK_BUF_OVERHEAD <= to->rcvbuf) {
 		sock_queue_push(&to->rq, b);
 		queued = true;
 	}

@@ -21,11 +21,11 @@ struct socket;
 #define NET_MAX_SOCKETS (1 << 18) /* all sockets of a kernel, in-flight ones too */
 
 struct net {
-	struct mutex lock;	       /* RANK_LEAF */
+	struct mutex lock;		/* RANK_LEAF */
 	struct list abstract[NET_HASH]; /* lock: unix_sock.name_node */
-	u32 autobind_next;	       /* lock */
-	struct list ports[NET_HASH];    /* lock: inet_sock.port_node, TCP and UDP */
-	u32 port_next;		       /* lock */
+	u32 autobind_next;		/* lock */
+	struct list ports[NET_HASH];	/* lock: inet_sock.port_node, TCP and UDP */
+	u32 port_next;			/* lock */
 	_Atomic u32 sockets;
 	_Atomic u64 next_cookie;
 };

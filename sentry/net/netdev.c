@@ -54,33 +54,18 @@ static s64 get_ifreq(struct task *t, u32 cmd, uaddr arg)
 		return -ENODEV;
 	memset(&req.ifr_ifru, 0, sizeof(req.ifr_ifru));
 	switch (cmd) {
-	case SIOCGIFFLAGS:
-		req.ifr_flags = IFF_UP | IFF_LOOPBACK | IFF_RUNNING;
-		break;
-	case SIOCGIFADDR:
-		lo_address(&req.ifr_addr, INADDR_LOOPBACK);
-		break;
-	case SIOCGIFNETMASK:
-		lo_address(&req.ifr_netmask, 0xff000000);
-		break;
+	case SIOCGIFFLAGS: req.ifr_flags = IFF_UP | IFF_LOOPBACK | IFF_RUNNING; break;
+	case SIOCGIFADDR: lo_address(&req.ifr_addr, INADDR_LOOPBACK); break;
+	case SIOCGIFNETMASK: lo_address(&req.ifr_netmask, 0xff000000); break;
 	case SIOCGIFBRDADDR:
 	case SIOCGIFDSTADDR:
 		lo_address(&req.ifr_broadaddr, cmd == SIOCGIFDSTADDR ? INADDR_LOOPBACK : 0);
 		break;
-	case SIOCGIFMTU:
-		req.ifr_mtu = NETDEV_LO_MTU;
-		break;
-	case SIOCGIFINDEX:
-		req.ifr_ifindex = NETDEV_LO_INDEX;
-		break;
-	case SIOCGIFHWADDR:
-		req.ifr_hwaddr.sa_family = ARPHRD_LOOPBACK;
-		break;
-	case SIOCGIFTXQLEN:
-		req.ifr_qlen = 1000;
-		break;
-	default: /* SIOCGIFMETRIC, SIOCGIFMAP: zeros */
-		break;
+	case SIOCGIFMTU: req.ifr_mtu = NETDEV_LO_MTU; break;
+	case SIOCGIFINDEX: req.ifr_ifindex = NETDEV_LO_INDEX; break;
+	case SIOCGIFHWADDR: req.ifr_hwaddr.sa_family = ARPHRD_LOOPBACK; break;
+	case SIOCGIFTXQLEN: req.ifr_qlen = 1000; break;
+	default: /* SIOCGIFMETRIC, SIOCGIFMAP: zeros */ break;
 	}
 	return copy_out(t, arg, &req, sizeof(req));
 }
@@ -88,8 +73,7 @@ static s64 get_ifreq(struct task *t, u32 cmd, uaddr arg)
 s64 netdev_ioctl(struct task *t, u32 cmd, uaddr arg)
 {
 	switch (cmd) {
-	case SIOCGIFCONF:
-		return get_ifconf(t, arg);
+	case SIOCGIFCONF: return get_ifconf(t, arg);
 	case SIOCGIFNAME:
 	case SIOCGIFFLAGS:
 	case SIOCGIFADDR:
@@ -101,14 +85,11 @@ s64 netdev_ioctl(struct task *t, u32 cmd, uaddr arg)
 	case SIOCGIFHWADDR:
 	case SIOCGIFTXQLEN:
 	case SIOCGIFMETRIC:
-	case SIOCGIFMAP:
-		return get_ifreq(t, cmd, arg);
+	case SIOCGIFMAP: return get_ifreq(t, cmd, arg);
 	case SIOCSIFFLAGS:
 	case SIOCSIFADDR:
 	case SIOCSIFNETMASK:
-	case SIOCSIFMTU:
-		return -EPERM;
-	default:
-		return -ENOTTY;
+	case SIOCSIFMTU: return -EPERM;
+	default: return -ENOTTY;
 	}
 }

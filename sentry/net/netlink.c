@@ -22,7 +22,8 @@ struct reply {
 	u32 len;
 };
 
-static struct nlmsghdr *begin(struct reply *r, const struct nlmsghdr *req, u16 type, u16 flags, u32 body)
+static struct nlmsghdr *begin(struct reply *r, const struct nlmsghdr *req, u16 type, u16 flags,
+			      u32 body)
 {
 	struct nlmsghdr *h = (struct nlmsghdr *)(r->data + r->len);
 
@@ -191,10 +192,8 @@ static int serve(struct socket *s, const struct nlmsghdr *req, const u8 *body, u
 	if (!(req->nlmsg_flags & NLM_F_REQUEST) || req->nlmsg_type < NLMSG_MIN_TYPE)
 		goto ack;
 	switch (req->nlmsg_type) {
-	case RTM_GETLINK:
-		return get_link(s, req, body, len);
-	case RTM_GETADDR:
-		return get_addr(s, req, body, len);
+	case RTM_GETLINK: return get_link(s, req, body, len);
+	case RTM_GETADDR: return get_addr(s, req, body, len);
 	case RTM_GETROUTE:
 	case RTM_GETNEIGH:
 	case RTM_GETRULE:
@@ -204,7 +203,8 @@ static int serve(struct socket *s, const struct nlmsghdr *req, const u8 *body, u
 			add_status(&r, req, -ENETUNREACH);
 		return queue_reply(s, &r);
 	default:
-		/* Verbs come in fours: NEW, DEL, GET, SET. Only the kernel's owner may change things. */
+		/* Verbs come in fours: NEW, DEL, GET, SET. Only the kernel's owner may change
+		 * things. */
 		add_status(&r, req, (req->nlmsg_type & 3) == 2 ? -EOPNOTSUPP : -EPERM);
 		return queue_reply(s, &r);
 	}
@@ -216,7 +216,8 @@ ack:
 
 /* ---- the socket ---- */
 
-static int netlink_bind(struct socket *s, struct task *t, const struct sockaddr_storage *addr, u32 len)
+static int netlink_bind(struct socket *s, struct task *t, const struct sockaddr_storage *addr,
+			u32 len)
 {
 	struct sockaddr_nl nl;
 
@@ -235,8 +236,8 @@ static int netlink_bind(struct socket *s, struct task *t, const struct sockaddr_
 	return 0;
 }
 
-static int netlink_connect(struct socket *s, struct task *t, const struct sockaddr_storage *addr, u32 len,
-			   bool nonblock)
+static int netlink_connect(struct socket *s, struct task *t, const struct sockaddr_storage *addr,
+			   u32 len, bool nonblock)
 {
 	struct sockaddr_nl nl;
 
@@ -329,12 +330,14 @@ static int netlink_shutdown(struct socket *s, int how)
 	return -EOPNOTSUPP;
 }
 
-static int netlink_setsockopt(struct socket *s, struct task *t, int level, int opt, const void *val, u32 len)
+static int netlink_setsockopt(struct socket *s, struct task *t, int level, int opt, const void *val,
+			      u32 len)
 {
 	return level == SOL_NETLINK ? 0 : -ENOPROTOOPT;
 }
 
-static int netlink_getsockopt(struct socket *s, struct task *t, int level, int opt, void *val, u32 *len)
+static int netlink_getsockopt(struct socket *s, struct task *t, int level, int opt, void *val,
+			      u32 *len)
 {
 	return -ENOPROTOOPT;
 }

@@ -18,11 +18,11 @@
 #include "vfs/file.h"
 #include <sys/socket.h>
 
-#define SOCK_SCM_MAX_FD 253   /* SCM_MAX_FD of Linux */
-#define SOCK_BUF_OVERHEAD 256 /* charged per buffer, so that tiny messages are bounded too */
-#define SOCK_BUF_SMALL 3840   /* capacity of the usual stream buffer */
+#define SOCK_SCM_MAX_FD 253	     /* SCM_MAX_FD of Linux */
+#define SOCK_BUF_OVERHEAD 256	     /* charged per buffer, so that tiny messages are bounded too */
+#define SOCK_BUF_SMALL 3840	     /* capacity of the usual stream buffer */
 #define SOCK_BUF_TOTAL (256UL << 20) /* of all sockets together; then sends fail with ENOBUFS */
-#define SOCK_BUF_LARGE 65536  /* largest stream buffer */
+#define SOCK_BUF_LARGE 65536	     /* largest stream buffer */
 
 struct sock_cred {
 	s32 pid;

@@ -52,7 +52,8 @@ struct sock_cred sock_msg_cred(struct task *t)
 	return (struct sock_cred){ t->tg->tgid, t->cred->uid, t->cred->gid };
 }
 
-struct socket *socket_new(struct net *net, const struct sock_ops *ops, int family, int type, int protocol)
+struct socket *socket_new(struct net *net, const struct sock_ops *ops, int family, int type,
+			  int protocol)
 {
 	struct socket *s;
 
@@ -130,15 +131,11 @@ int socket_create(struct task *t, int family, int type, int protocol, struct soc
 	if (type < 0 || type >= 11)
 		return -EINVAL;
 	switch (family) {
-	case AF_UNIX:
-		return unix_create(t, type, protocol, ret);
+	case AF_UNIX: return unix_create(t, type, protocol, ret);
 	case AF_INET:
-	case AF_INET6:
-		return inet_create(t, family, type, protocol, ret);
-	case AF_NETLINK:
-		return netlink_create(t, type, protocol, ret);
-	default:
-		return -EAFNOSUPPORT;
+	case AF_INET6: return inet_create(t, family, type, protocol, ret);
+	case AF_NETLINK: return netlink_create(t, type, protocol, ret);
+	default: return -EAFNOSUPPORT;
 	}
 }
 
@@ -223,9 +220,7 @@ static s64 socket_file_ioctl(struct file *f, u32 cmd, u64 arg)
 			return -EINVAL;
 		value = (int)MIN(socket_outq(s), (size_t)INT32_MAX);
 		return copy_out(t, ua(arg), &value, sizeof(value));
-	case SIOCATMARK:
-		value = 0;
-		return copy_out(t, ua(arg), &value, sizeof(value));
+	case SIOCATMARK: value = 0; return copy_out(t, ua(arg), &value, sizeof(value));
 	case FIOSETOWN:
 	case SIOCSPGRP:
 		if (copy_in(t, &value, ua(arg), sizeof(value)) < 0)
@@ -233,11 +228,8 @@ static s64 socket_file_ioctl(struct file *f, u32 cmd, u64 arg)
 		f->owner_pid = value;
 		return 0;
 	case FIOGETOWN:
-	case SIOCGPGRP:
-		value = f->owner_pid;
-		return copy_out(t, ua(arg), &value, sizeof(value));
-	default:
-		return netdev_ioctl(t, cmd, ua(arg));
+	case SIOCGPGRP: value = f->owner_pid; return copy_out(t, ua(arg), &value, sizeof(value));
+	default: return netdev_ioctl(t, cmd, ua(arg));
 	}
 }
 
@@ -269,7 +261,8 @@ int socket_file_new(struct task *t, struct socket *s, u32 flags, struct file **r
 		socket_put(s);
 		return err;
 	}
-	err = file_new(inode, NULL, O_RDWR | (flags & O_NONBLOCK), t->cred, &socket_file_ops, s, ret);
+	err = file_new(inode, NULL, O_RDWR | (flags & O_NONBLOCK), t->cred, &socket_file_ops, s,
+		       ret);
 	inode_put(inode);
 	if (err < 0) {
 		s->ops->release(s);

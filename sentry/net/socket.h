@@ -40,29 +40,29 @@ enum { SHUT_RCV = 1, SHUT_SND = 2, SHUT_BOTH = 3 }; /* socket->shut */
 
 /* One send or receive, which may take several pieces (kiovs) and waits. */
 struct sock_msg {
-	int flags;		  /* MSG_* as given */
+	int flags; /* MSG_* as given */
 	/* send: a copy of the destination; recv: filled with the source */
 	struct sockaddr_storage name;
-	u32 name_len;		  /* 0: none */
-	struct sock_cred cred;	  /* send: what is attached; recv: the first buffer's */
-	struct scm_fds *fds;	  /* send: owned until sent; recv: received, the caller's */
-	struct socket *target;	  /* send: the datagram's destination, a reference */
-	struct sock_name *from;	  /* send: the sender's name for datagrams; a reference */
-	size_t done;		  /* payload moved by earlier pieces */
-	size_t real_len;	  /* recv of a record: its length */
-	size_t room;		  /* recv of a record: the guest's whole buffer, of which the kiov is a part */
-	bool retry;		  /* recv of a record: the kiov was too small a part, nothing was taken */
-	size_t peek_offset;	  /* MSG_PEEK: bytes looked at by earlier pieces */
-	bool has_cred;		  /* recv: cred is valid */
-	bool stop;		  /* recv: a boundary was met, or the record was taken */
-	u32 out_flags;		  /* recv: MSG_TRUNC, MSG_EOR, ... */
+	u32 name_len;		/* 0: none */
+	struct sock_cred cred;	/* send: what is attached; recv: the first buffer's */
+	struct scm_fds *fds;	/* send: owned until sent; recv: received, the caller's */
+	struct socket *target;	/* send: the datagram's destination, a reference */
+	struct sock_name *from; /* send: the sender's name for datagrams; a reference */
+	size_t done;		/* payload moved by earlier pieces */
+	size_t real_len;	/* recv of a record: its length */
+	size_t room; /* recv of a record: the guest's whole buffer, of which the kiov is a part */
+	bool retry;  /* recv of a record: the kiov was too small a part, nothing was taken */
+	size_t peek_offset; /* MSG_PEEK: bytes looked at by earlier pieces */
+	bool has_cred;	    /* recv: cred is valid */
+	bool stop;	    /* recv: a boundary was met, or the record was taken */
+	u32 out_flags;	    /* recv: MSG_TRUNC, MSG_EOR, ... */
 };
 
 struct sock_ops {
 	int (*bind)(struct socket *s, struct task *t, const struct sockaddr_storage *addr, u32 len);
 	int (*listen)(struct socket *s, struct task *t, int backlog);
-	int (*connect)(struct socket *s, struct task *t, const struct sockaddr_storage *addr, u32 len,
-		       bool nonblock);
+	int (*connect)(struct socket *s, struct task *t, const struct sockaddr_storage *addr,
+		       u32 len, bool nonblock);
 	/* Fills ret; the address's length, or -ENOTCONN. */
 	int (*name)(struct socket *s, bool peer, struct sockaddr_storage *ret);
 	/* Resolves the destination before any piece: sets target, from. */
@@ -71,8 +71,10 @@ struct sock_ops {
 	ssize_t (*recv)(struct socket *s, struct sock_msg *m, struct kiov *k);
 	int (*shutdown)(struct socket *s, int how); /* SHUT_RCV | SHUT_SND */
 	/* Levels and options that sockopt.c does not know. -ENOPROTOOPT. */
-	int (*setsockopt)(struct socket *s, struct task *t, int level, int opt, const void *val, u32 len);
-	int (*getsockopt)(struct socket *s, struct task *t, int level, int opt, void *val, u32 *len);
+	int (*setsockopt)(struct socket *s, struct task *t, int level, int opt, const void *val,
+			  u32 len);
+	int (*getsockopt)(struct socket *s, struct task *t, int level, int opt, void *val,
+			  u32 *len);
 	u32 (*poll)(struct socket *s);
 	/* The socket's file is gone. */
 	void (*release)(struct socket *s);
@@ -81,13 +83,14 @@ struct sock_ops {
 };
 
 struct unix_sock {
-	struct sock_name *name;	  /* socket lock; NULL unbound. Immutable once set */
-	struct list name_node;	  /* net->lock: abstract names */
-	struct path path;	  /* bound in a file system: references; immutable once set */
+	struct sock_name *name; /* socket lock; NULL unbound. Immutable once set */
+	struct list name_node;	/* net->lock: abstract names */
+	struct path path;	/* bound in a file system: references; immutable once set */
 	_Atomic bool bound;
 	struct socket *dgram_peer; /* socket lock: connected datagram sockets; a reference */
-	struct list senders;	  /* socket lock: unix_sock.sender_node of datagram sockets connected to us */
-	struct list sender_node;  /* dgram_peer's lock */
+	struct list senders; /* socket lock: unix_sock.sender_node of datagram sockets connected to
+				us */
+	struct list sender_node; /* dgram_peer's lock */
 	/* unix_gc.c */
 	u64 inflight;
 	struct file *file;
@@ -113,11 +116,11 @@ struct inet_sock {
 	bool user_port;			/* net->lock: bound by bind(2) */
 	struct list port_node;		/* net->lock */
 	bool v6only, reuse_port;	/* socket lock */
-	bool connect_pending;		/* socket lock: non-blocking connect whose result nobody asked for */
+	bool connect_pending; /* socket lock: non-blocking connect whose result nobody asked for */
 	int connect_error;
-	bool reset_sent;		/* socket lock: wrote to a closed peer */
-	bool udp_connected;		/* socket lock */
-	struct inet_opts *opts;		/* owned, immutable pointer */
+	bool reset_sent;	/* socket lock: wrote to a closed peer */
+	bool udp_connected;	/* socket lock */
+	struct inet_opts *opts; /* owned, immutable pointer */
 };
 
 struct netlink_sock {
@@ -131,27 +134,30 @@ struct socket {
 	struct net *net;	    /* immutable, borrowed */
 	int family, type, protocol; /* immutable */
 	u64 cookie;
-	struct mutex lock;	    /* RANK_SOCKET */
+	struct mutex lock; /* RANK_SOCKET */
 	struct waitq waitq;
-	_Atomic int state;	    /* enum sock_state; written under lock */
-	_Atomic u32 shut;	    /* SHUT_*; written under lock */
-	_Atomic int error;	    /* pending SO_ERROR, positive; written under lock */
-	bool dead;		    /* lock: its file is gone */
-	struct sock_queue rq;	    /* lock */
-	/* The other end: set once before state becomes CONNECTED, a reference, dropped on release. */
+	_Atomic int state;    /* enum sock_state; written under lock */
+	_Atomic u32 shut;     /* SHUT_*; written under lock */
+	_Atomic int error;    /* pending SO_ERROR, positive; written under lock */
+	bool dead;	      /* lock: its file is gone */
+	struct sock_queue rq; /* lock */
+	/* The other end: set once before state becomes CONNECTED, a reference, dropped on release.
+	 */
 	_Atomic(struct socket *) peer;
 	/* lock: listeners */
-	struct list accept_queue;   /* accept_node; holds references */
-	struct list accept_node;    /* listener's lock */
+	struct list accept_queue; /* accept_node; holds references */
+	struct list accept_node;  /* listener's lock */
 	u32 accept_count, backlog;
-	struct sock_cred own_cred;  /* of the creator, listener or connecter; immutable once connected */
+	struct sock_cred
+		own_cred; /* of the creator, listener or connecter; immutable once connected */
 	struct sock_cred peer_cred; /* set with peer */
 	bool has_peer_cred;
 	/* options; atomic */
 	_Atomic u32 sndbuf, rcvbuf;
 	_Atomic u64 rcv_timeout_ns, snd_timeout_ns; /* 0: none */
 	_Atomic bool passcred, reuse_addr, keepalive, broadcast, oobinline, dontroute, timestamp;
-	_Atomic int priority, mark, rcvlowat, linger_on, linger_s, peek_off, incoming_cpu, busy_poll;
+	_Atomic int priority, mark, rcvlowat, linger_on, linger_s, peek_off, incoming_cpu,
+		busy_poll;
 	union {
 		struct unix_sock un;
 		struct inet_sock in;
@@ -159,10 +165,12 @@ struct socket {
 	};
 };
 
-/* -EAFNOSUPPORT, -ESOCKTNOSUPPORT, -EPROTONOSUPPORT, -EPERM (raw), -ENOBUFS. Returns a reference. */
+/* -EAFNOSUPPORT, -ESOCKTNOSUPPORT, -EPROTONOSUPPORT, -EPERM (raw), -ENOBUFS. Returns a reference.
+ */
 int socket_create(struct task *t, int family, int type, int protocol, struct socket **ret);
 /* A bare socket with these operations: for the families. */
-struct socket *socket_new(struct net *net, const struct sock_ops *ops, int family, int type, int protocol);
+struct socket *socket_new(struct net *net, const struct sock_ops *ops, int family, int type,
+			  int protocol);
 struct socket *socket_get(struct socket *s);
 void socket_put(struct socket *s);
 /* A file for s; takes the reference, also on failure. flags: O_NONBLOCK. */
@@ -189,7 +197,8 @@ int unix_find(struct socket *s, struct task *t, const struct sockaddr_storage *a
 	      struct socket **ret);
 int unix_addr_check(const struct sockaddr_storage *addr, u32 len);
 void unix_unbind(struct socket *s);
-int unix_sockopt_set(struct socket *s, struct task *t, int level, int opt, const void *val, u32 len);
+int unix_sockopt_set(struct socket *s, struct task *t, int level, int opt, const void *val,
+		     u32 len);
 int unix_sockopt_get(struct socket *s, struct task *t, int level, int opt, void *val, u32 *len);
 /* Charges m->fds in flight before they are queued. */
 int unix_fds_attach(struct sock_msg *m);
@@ -211,8 +220,8 @@ int stream_listen(struct socket *s, struct task *t, int backlog);
 int stream_accept(struct socket *s, struct socket **ret);
 /* Joins two fresh sockets (references are taken); peer credentials from own_cred. */
 void stream_join(struct socket *a, struct socket *b);
-/* Queues `server` (its reference is taken on success), already prepared, on listener l and joins it with s.
- * -EAGAIN: no room; -ECONNREFUSED. */
+/* Queues `server` (its reference is taken on success), already prepared, on listener l and joins it
+ * with s. -EAGAIN: no room; -ECONNREFUSED. */
 int stream_enqueue(struct socket *l, struct socket *s, struct socket *server, u32 limit);
 int stream_shutdown(struct socket *s, int how);
 void stream_release(struct socket *s);
@@ -223,7 +232,8 @@ size_t socket_outq(struct socket *s);
 size_t socket_inq(struct socket *s);
 
 /* sockopt.c */
-int socket_setsockopt(struct socket *s, struct task *t, int level, int opt, const void *val, u32 len);
+int socket_setsockopt(struct socket *s, struct task *t, int level, int opt, const void *val,
+		      u32 len);
 /* *len: room in, length out (at most room). */
 int socket_getsockopt(struct socket *s, struct task *t, int level, int opt, void *val, u32 *len);
 #define SOCK_OPT_MAX 4096

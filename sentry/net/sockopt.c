@@ -62,11 +62,8 @@ static int set_int(struct socket *s, struct task *t, int opt, int v)
 	bool admin = cred_capable(t->cred, CAP_NET_ADMIN);
 
 	switch (opt) {
-	case SO_DEBUG:
-		return v && !admin ? -EACCES : 0;
-	case SO_REUSEADDR:
-		s->reuse_addr = v != 0;
-		return 0;
+	case SO_DEBUG: return v && !admin ? -EACCES : 0;
+	case SO_REUSEADDR: s->reuse_addr = v != 0; return 0;
 	case SO_REUSEPORT:
 		if (s->family == AF_UNIX || s->family == AF_NETLINK)
 			return v ? -EOPNOTSUPP : 0;
@@ -77,33 +74,22 @@ static int set_int(struct socket *s, struct task *t, int opt, int v)
 	case SO_DOMAIN:
 	case SO_ERROR:
 	case SO_ACCEPTCONN:
-	case SO_PEERCRED:
-		return -ENOPROTOOPT;
-	case SO_DONTROUTE:
-		s->dontroute = v != 0;
-		return 0;
-	case SO_BROADCAST:
-		s->broadcast = v != 0;
-		return 0;
+	case SO_PEERCRED: return -ENOPROTOOPT;
+	case SO_DONTROUTE: s->dontroute = v != 0; return 0;
+	case SO_BROADCAST: s->broadcast = v != 0; return 0;
 	case SO_SNDBUF:
 		set_buf(&s->sndbuf, v);
 		socket_wake(s, EPOLLOUT | EPOLLWRNORM | EPOLL_ROOM);
 		return 0;
-	case SO_RCVBUF:
-		set_buf(&s->rcvbuf, v);
-		return 0;
+	case SO_RCVBUF: set_buf(&s->rcvbuf, v); return 0;
 	case SO_SNDBUFFORCE:
 	case SO_RCVBUFFORCE:
 		if (!admin)
 			return -EPERM;
 		set_buf_force(opt == SO_SNDBUFFORCE ? &s->sndbuf : &s->rcvbuf, v);
 		return 0;
-	case SO_KEEPALIVE:
-		s->keepalive = v != 0;
-		return 0;
-	case SO_OOBINLINE:
-		s->oobinline = v != 0;
-		return 0;
+	case SO_KEEPALIVE: s->keepalive = v != 0; return 0;
+	case SO_OOBINLINE: s->oobinline = v != 0; return 0;
 	case SO_PRIORITY:
 		if ((v < 0 || v > 6) && !admin)
 			return -EPERM;
@@ -114,9 +100,7 @@ static int set_int(struct socket *s, struct task *t, int opt, int v)
 			return -EPERM;
 		s->mark = v;
 		return 0;
-	case SO_RCVLOWAT:
-		s->rcvlowat = v < 0 ? INT32_MAX : (v ? v : 1);
-		return 0;
+	case SO_RCVLOWAT: s->rcvlowat = v < 0 ? INT32_MAX : (v ? v : 1); return 0;
 	case SO_PASSCRED:
 		if (s->family != AF_UNIX && s->family != AF_NETLINK)
 			return -EOPNOTSUPP;
@@ -129,39 +113,32 @@ static int set_int(struct socket *s, struct task *t, int opt, int v)
 	case SO_LOCK_FILTER:
 	case SO_INCOMING_CPU:
 	case SO_MAX_PACING_RATE:
-	case SO_BUSY_POLL:
-		return 0;
-	default:
-		return -ENOPROTOOPT;
+	case SO_BUSY_POLL: return 0;
+	default: return -ENOPROTOOPT;
 	}
 }
 
-int socket_setsockopt(struct socket *s, struct task *t, int level, int opt, const void *val, u32 len)
+int socket_setsockopt(struct socket *s, struct task *t, int level, int opt, const void *val,
+		      u32 len)
 {
 	int v, ret;
 
 	if (level != SOL_SOCKET)
 		return s->ops->setsockopt(s, t, level, opt, val, len);
 	switch (opt) {
-	case SO_LINGER:
-		return set_linger(s, val, len);
+	case SO_LINGER: return set_linger(s, val, len);
 	case SO_RCVTIMEO_OLD:
-	case SO_RCVTIMEO_NEW:
-		return set_timeout(&s->rcv_timeout_ns, val, len);
+	case SO_RCVTIMEO_NEW: return set_timeout(&s->rcv_timeout_ns, val, len);
 	case SO_SNDTIMEO_OLD:
-	case SO_SNDTIMEO_NEW:
-		return set_timeout(&s->snd_timeout_ns, val, len);
+	case SO_SNDTIMEO_NEW: return set_timeout(&s->snd_timeout_ns, val, len);
 	case SO_BINDTODEVICE:
 		if (len && memcmp(val, "lo", MIN(len, 3U)) != 0 && *(const char *)val)
 			return -ENODEV;
 		return 0;
 	case SO_ATTACH_FILTER:
-	case SO_ATTACH_BPF:
-		return -EPERM;
-	case SO_DETACH_FILTER:
-		return -ENOENT;
-	case SO_ZEROCOPY:
-		return -EOPNOTSUPP;
+	case SO_ATTACH_BPF: return -EPERM;
+	case SO_DETACH_FILTER: return -ENOENT;
+	case SO_ZEROCOPY: return -EOPNOTSUPP;
 	}
 	ret = int_of(val, len, &v);
 	return ret < 0 ? ret : set_int(s, t, opt, v);
@@ -175,7 +152,8 @@ static void put_out(void *val, u32 *len, const void *src, u32 size)
 
 static int get_timeout(u64 ns, void *val, u32 *len)
 {
-	struct timeval tv = { (time_t)(ns / 1000000000ULL), (suseconds_t)(ns % 1000000000ULL / 1000) };
+	struct timeval tv = { (time_t)(ns / 1000000000ULL),
+			      (suseconds_t)(ns % 1000000000ULL / 1000) };
 
 	put_out(val, len, &tv, sizeof(tv));
 	return 0;
@@ -200,7 +178,9 @@ static int get_int(struct socket *s, int opt, int *v)
 	switch (opt) {
 	case SO_DEBUG: *v = 0; return 0;
 	case SO_REUSEADDR: *v = s->reuse_addr; return 0;
-	case SO_REUSEPORT: *v = s->family != AF_UNIX && s->family != AF_NETLINK && s->in.reuse_port; return 0;
+	case SO_REUSEPORT:
+		*v = s->family != AF_UNIX && s->family != AF_NETLINK && s->in.reuse_port;
+		return 0;
 	case SO_TYPE: *v = s->type; return 0;
 	case SO_DOMAIN: *v = s->family; return 0;
 	case SO_PROTOCOL: *v = s->protocol; return 0;
@@ -243,25 +223,18 @@ int socket_getsockopt(struct socket *s, struct task *t, int level, int opt, void
 		put_out(val, len, &l, sizeof(l));
 		return 0;
 	case SO_RCVTIMEO_OLD:
-	case SO_RCVTIMEO_NEW:
-		return get_timeout(s->rcv_timeout_ns, val, len);
+	case SO_RCVTIMEO_NEW: return get_timeout(s->rcv_timeout_ns, val, len);
 	case SO_SNDTIMEO_OLD:
-	case SO_SNDTIMEO_NEW:
-		return get_timeout(s->snd_timeout_ns, val, len);
-	case SO_PEERCRED:
-		return get_peercred(s, val, len);
-	case SO_PEERGROUPS:
-		return -ENODATA;
+	case SO_SNDTIMEO_NEW: return get_timeout(s->snd_timeout_ns, val, len);
+	case SO_PEERCRED: return get_peercred(s, val, len);
+	case SO_PEERGROUPS: return -ENODATA;
 	case SO_COOKIE:
 		if (*len < sizeof(s->cookie))
 			return -EINVAL;
 		put_out(val, len, &s->cookie, sizeof(s->cookie));
 		return 0;
-	case SO_PEERSEC:
-		return -ENOPROTOOPT;
-	case SO_BINDTODEVICE:
-		*len = 0;
-		return 0;
+	case SO_PEERSEC: return -ENOPROTOOPT;
+	case SO_BINDTODEVICE: *len = 0; return 0;
 	}
 	ret = get_int(s, opt, &v);
 	if (ret < 0)

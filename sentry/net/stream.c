@@ -90,8 +90,9 @@ static ssize_t append_bytes(struct socket *peer, struct sock_msg *m, struct kiov
 	size_t total = 0;
 
 	while (k->remaining && total < space) {
-		struct sock_buf *tail =
-			list_empty(&q->bufs) ? NULL : container_of(q->bufs.prev, struct sock_buf, node);
+		struct sock_buf *tail = list_empty(&q->bufs)
+						? NULL
+						: container_of(q->bufs.prev, struct sock_buf, node);
 		size_t want = MIN(k->remaining, space - total);
 		ssize_t n;
 
@@ -196,7 +197,8 @@ ssize_t record_send(struct socket *s, struct sock_msg *m, struct kiov *k)
 	ret = send_check(s, peer);
 	if (ret == 0 && peer->rq.cost && peer->rq.cost + len + SOCK_BUF_OVERHEAD > s->sndbuf)
 		ret = -EAGAIN;
-	/* The copy is done under the lock so that order and room hold; it cannot sleep (pinned memory). */
+	/* The copy is done under the lock so that order and room hold; it cannot sleep (pinned
+	 * memory). */
 	if (ret == 0)
 		ret = record_fill(m, k, &b);
 	if (ret == 0) {
@@ -247,7 +249,8 @@ static bool room_made(struct socket *s, struct socket *peer, size_t before)
 {
 	size_t mark = peer ? peer->sndbuf / 4 : 0;
 
-	return peer && s->rq.cost < before && (s->rq.cost == 0 || (before > mark && s->rq.cost <= mark));
+	return peer && s->rq.cost < before &&
+	       (s->rq.cost == 0 || (before > mark && s->rq.cost <= mark));
 }
 
 /* Copies out of s->rq. s->lock held; bytes or -errno. */
@@ -368,8 +371,7 @@ static void wake_senders(struct socket *s)
 	struct socket *d;
 
 	mutex_assert_held(&s->lock);
-	list_for_each(d, &s->un.senders, un.sender_node)
-		waitq_wake(&d->waitq, WRITE_EVENTS);
+	list_for_each(d, &s->un.senders, un.sender_node) waitq_wake(&d->waitq, WRITE_EVENTS);
 }
 
 ssize_t record_recv(struct socket *s, struct sock_msg *m, struct kiov *k)

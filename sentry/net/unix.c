@@ -41,9 +41,9 @@ static struct socket *abstract_find_locked(struct net *net, const void *addr, u3
 	struct socket *s;
 
 	mutex_assert_held(&net->lock);
-	list_for_each(s, &net->abstract[name_hash(addr, len, type)], un.name_node)
-		if (s->type == type && s->un.name->len == len && !memcmp(s->un.name->addr, addr, len))
-			return s;
+	list_for_each(s, &net->abstract[name_hash(addr, len, type)],
+		      un.name_node) if (s->type == type && s->un.name->len == len &&
+					!memcmp(s->un.name->addr, addr, len)) return s;
 	return NULL;
 }
 
@@ -297,14 +297,15 @@ static int connect_to(struct socket *s, struct task *t, struct socket *l, bool n
 	c.server->un.name = sock_name_get(l->un.name);
 	mutex_unlock(&l->lock);
 	ret = task_block_on(t, &l->waitq, EPOLL_ROOM, nonblock,
-			    timeout ? clock_monotonic_ns() + timeout : NO_DEADLINE, try_enqueue, &c);
+			    timeout ? clock_monotonic_ns() + timeout : NO_DEADLINE, try_enqueue,
+			    &c);
 	if (ret < 0)
 		socket_put(c.server);
 	return ret == -ERESTARTSYS && timeout ? -EINTR : (int)ret;
 }
 
-static int unix_connect(struct socket *s, struct task *t, const struct sockaddr_storage *addr, u32 len,
-			bool nonblock)
+static int unix_connect(struct socket *s, struct task *t, const struct sockaddr_storage *addr,
+			u32 len, bool nonblock)
 {
 	struct socket *l;
 	int ret = unix_addr_check(addr, len);
@@ -315,9 +316,9 @@ static int unix_connect(struct socket *s, struct task *t, const struct sockaddr_
 		return ret;
 	mutex_lock(&s->lock);
 	if (s->state != SOCK_CLOSED) {
-		ret = s->state == SOCK_CONNECTED ? -EISCONN :
-		      s->state == SOCK_CONNECTING ? -EALREADY :
-						    -EINVAL;
+		ret = s->state == SOCK_CONNECTED    ? -EISCONN
+		      : s->state == SOCK_CONNECTING ? -EALREADY
+						    : -EINVAL;
 		mutex_unlock(&s->lock);
 		return ret;
 	}
@@ -456,15 +457,11 @@ const struct sock_ops unix_seqpacket_ops = {
 static const struct sock_ops *ops_of(int type)
 {
 	switch (type) {
-	case SOCK_STREAM:
-		return &unix_stream_ops;
-	case SOCK_SEQPACKET:
-		return &unix_seqpacket_ops;
+	case SOCK_STREAM: return &unix_stream_ops;
+	case SOCK_SEQPACKET: return &unix_seqpacket_ops;
 	case SOCK_DGRAM:
-	case SOCK_RAW:
-		return &unix_dgram_ops;
-	default:
-		return NULL;
+	case SOCK_RAW: return &unix_dgram_ops;
+	default: return NULL;
 	}
 }
 

@@ -53,8 +53,8 @@ static bool is_full(struct socket *to, struct socket *s, size_t len)
 	return to->rq.cost && to->rq.cost + len + SOCK_BUF_OVERHEAD > s->sndbuf;
 }
 
-static int dgram_connect(struct socket *s, struct task *t, const struct sockaddr_storage *addr, u32 len,
-			 bool nonblock)
+static int dgram_connect(struct socket *s, struct task *t, const struct sockaddr_storage *addr,
+			 u32 len, bool nonblock)
 {
 	struct socket *to;
 	int ret;
@@ -111,7 +111,8 @@ static int dgram_send_begin(struct socket *s, struct task *t, struct sock_msg *m
 }
 
 /* Queues on the target; b's fields are complete but for the files. */
-static int dgram_deliver(struct socket *s, struct socket *to, struct sock_msg *m, struct sock_buf *b)
+static int dgram_deliver(struct socket *s, struct socket *to, struct sock_msg *m,
+			 struct sock_buf *b)
 {
 	size_t len = b->end;
 
@@ -212,8 +213,7 @@ static void dgram_release(struct socket *s)
 	s->dead = true;
 	s->shut = SHUT_BOTH;
 	sock_queue_take_all(&s->rq, &bufs);
-	list_for_each(d, &s->un.senders, un.sender_node)
-		waitq_wake(&d->waitq, WRITE_EVENTS);
+	list_for_each(d, &s->un.senders, un.sender_node) waitq_wake(&d->waitq, WRITE_EVENTS);
 	mutex_unlock(&s->lock);
 	set_peer(s, NULL);
 	socket_wake(s, EPOLL_ROOM);

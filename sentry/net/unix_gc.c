@@ -9,7 +9,7 @@
 /* In flight: unix_sock.inflight > 0 and on `inflight_list`. */
 static struct mutex gc_lock = MUTEX_INIT(RANK_SOCKET, "unix_gc");
 static struct list inflight_list = LIST_INIT(inflight_list); /* gc_lock: unix_sock.gc_node */
-static u64 inflight_total;				     /* gc_lock: fds of all kinds in queues */
+static u64 inflight_total; /* gc_lock: fds of all kinds in queues */
 static _Atomic u32 inflight_sockets;
 static _Atomic u64 next_run_ns; /* CLOCK_MONOTONIC */
 
@@ -60,31 +60,33 @@ void unix_gc_barrier(void)
 	mutex_unlock(&gc_lock);
 }
 
-/* Calls fn for each unix socket in flight in s's receive queue and, for a listener, its unaccepted peers'. */
+/* Calls fn for each unix socket in flight in s's receive queue and, for a listener, its unaccepted
+ * peers'. */
 static void for_each_queued(struct socket *s, void (*fn)(struct socket *, void *), void *arg)
 {
 	struct sock_buf *b;
 	struct socket *embryo;
 
 	mutex_lock_nested(&s->lock);
-	list_for_each(b, &s->rq.bufs, node)
-		for (int i = 0; b->fds && i < b->fds->count; i++) {
+	list_for_each(b, &s->rq.bufs, node) for (int i = 0; b->fds && i < b->fds->count; i++)
+	{
+		struct socket *q = unix_socket_of(b->fds->file[i]);
+
+		if (q)
+			fn(q, arg);
+	}
+	list_for_each(embryo, &s->accept_queue, accept_node)
+	{
+		/* Nobody else locks an unaccepted socket while holding another lock. */
+		mutex_lock_nested(&embryo->lock);
+		list_for_each(b, &embryo->rq.bufs, node) for (int i = 0;
+							      b->fds && i < b->fds->count; i++)
+		{
 			struct socket *q = unix_socket_of(b->fds->file[i]);
 
 			if (q)
 				fn(q, arg);
 		}
-	list_for_each(embryo, &s->accept_queue, accept_node)
-	{
-		/* Nobody else locks an unaccepted socket while holding another lock. */
-		mutex_lock_nested(&embryo->lock);
-		list_for_each(b, &embryo->rq.bufs, node)
-			for (int i = 0; b->fds && i < b->fds->count; i++) {
-				struct socket *q = unix_socket_of(b->fds->file[i]);
-
-				if (q)
-					fn(q, arg);
-			}
 		mutex_unlock(&embryo->lock);
 	}
 	mutex_unlock(&s->lock);
@@ -134,8 +136,7 @@ static void find_garbage(struct list *doomed, struct file *closing)
 	list_init(&cand);
 	list_init(&work);
 	collect_candidates(&cand, closing);
-	list_for_each(s, &cand, un.gc_work)
-		for_each_queued(s, uncount, NULL);
+	list_for_each(s, &cand, un.gc_work) for_each_queued(s, uncount, NULL);
 	/* References left over come from queues of sockets that are alive. */
 	list_for_each_safe(s, tmp, &cand, un.gc_work)
 	{

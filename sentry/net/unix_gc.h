@@ -25,8 +25,8 @@ void unix_gc_not_in_flight(struct scm_fds *fds);
 /* After MSG_PEEK copied references out of a queue, before the receiving socket's file is put. */
 void unix_gc_barrier(void);
 /*
- * Collects if anything is in flight. closing (or NULL): a file of which the caller will put one more
- * reference in any case. No lock held. Long runs are rationed.
+ * Collects if anything is in flight. closing (or NULL): a file of which the caller will put one
+ * more reference in any case. No lock held. Long runs are rationed.
  */
 void unix_gc_run(struct file *closing);
 /* A descriptor of f goes: perhaps the last reference from outside the queues. */

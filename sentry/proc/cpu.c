@@ -31,7 +31,8 @@ static void add_group(struct kernel *k, struct thread_group *tg, struct totals *
 	/* children that were waited for; their own children are in theirs */
 	sum->user += tg->child_utime_ns;
 	sum->system += tg->child_stime_ns;
-	list_for_each(t, &tg->tasks, group_node) {
+	list_for_each(t, &tg->tasks, group_node)
+	{
 		enum task_state state = atomic_load(&t->state);
 
 		sum->tasks += state < TASK_ZOMBIE;
@@ -84,17 +85,21 @@ int proc_show_system_stat(const struct proc_ctx *c, struct file *f, struct textb
 	add_all(k, &sum);
 	never_less(c, &sum);
 	idle = up * n > sum.user + sum.system ? up * n - sum.user - sum.system : 0;
-	textbuf_printf(out, "cpu  %lu 0 %lu %lu 0 0 0 0 0 0\n", sum.user / NS_PER_TICK, sum.system / NS_PER_TICK,
-		       idle / NS_PER_TICK);
+	textbuf_printf(out, "cpu  %lu 0 %lu %lu 0 0 0 0 0 0\n", sum.user / NS_PER_TICK,
+		       sum.system / NS_PER_TICK, idle / NS_PER_TICK);
 	for (int i = 0; i < proc_cpu_bits(k); i++) {
 		/* which processor a guest thread ran on is not kept: an equal share each */
 		if (proc_cpu_present(k, i))
-			textbuf_printf(out, "cpu%d %lu 0 %lu %lu 0 0 0 0 0 0\n", i, sum.user / n / NS_PER_TICK,
-				       sum.system / n / NS_PER_TICK, idle / n / NS_PER_TICK);
+			textbuf_printf(out, "cpu%d %lu 0 %lu %lu 0 0 0 0 0 0\n", i,
+				       sum.user / n / NS_PER_TICK, sum.system / n / NS_PER_TICK,
+				       idle / n / NS_PER_TICK);
 	}
-	textbuf_printf(out, "intr %lu\nctxt %lu\nbtime %lu\nprocesses %lu\nprocs_running %d\nprocs_blocked 0\n",
-		       atomic_load(&k->interrupts), atomic_load(&k->context_switches),
-		       (clock_realtime_ns() - up) / 1000000000, atomic_load(&k->forks), MAX(sum.running, 1));
+	textbuf_printf(
+		out,
+		"intr %lu\nctxt %lu\nbtime %lu\nprocesses %lu\nprocs_running %d\nprocs_blocked 0\n",
+		atomic_load(&k->interrupts), atomic_load(&k->context_switches),
+		(clock_realtime_ns() - up) / 1000000000, atomic_load(&k->forks),
+		MAX(sum.running, 1));
 	textbuf_printf(out, "softirq 0 0 0 0 0 0 0 0 0 0 0\n");
 	return 0;
 }
@@ -140,8 +145,8 @@ int proc_show_loadavg(const struct proc_ctx *c, struct file *f, struct textbuf *
 	}
 	memcpy(load, p->load, sizeof(load));
 	mutex_unlock(&p->lock);
-	textbuf_printf(out, "%.2f %.2f %.2f %d/%d %d\n", load[0], load[1], load[2], MAX(sum.running, 1),
-		       sum.tasks, sum.last_pid);
+	textbuf_printf(out, "%.2f %.2f %.2f %d/%d %d\n", load[0], load[1], load[2],
+		       MAX(sum.running, 1), sum.tasks, sum.last_pid);
 	return 0;
 }
 
@@ -152,7 +157,8 @@ static void put_brand(struct textbuf *out)
 	u32 r[12];
 
 	for (u32 i = 0; i < 3; i++) {
-		if (!__get_cpuid(0x80000002 + i, &r[i * 4], &r[i * 4 + 1], &r[i * 4 + 2], &r[i * 4 + 3])) {
+		if (!__get_cpuid(0x80000002 + i, &r[i * 4], &r[i * 4 + 1], &r[i * 4 + 2],
+				 &r[i * 4 + 3])) {
 			textbuf_printf(out, "unknown");
 			return;
 		}
@@ -173,12 +179,15 @@ static void put_minimal(struct textbuf *out, int cpu)
 	__get_cpuid(1, &a, &b, &c, &d);
 	family = (a >> 8 & 15) == 15 ? 15 + (a >> 20 & 255) : a >> 8 & 15;
 	model = (a >> 4 & 15) | (a >> 16 & 15) << 4;
-	textbuf_printf(out, "processor\t: %d\nvendor_id\t: %s\ncpu family\t: %u\nmodel\t\t: %u\nmodel name\t: ",
-		       cpu, vendor, family, model);
+	textbuf_printf(
+		out,
+		"processor\t: %d\nvendor_id\t: %s\ncpu family\t: %u\nmodel\t\t: %u\nmodel name\t: ",
+		cpu, vendor, family, model);
 	put_brand(out);
-	textbuf_printf(out, "\nstepping\t: %u\nphysical id\t: 0\nsiblings\t: 1\ncore id\t\t: %d\n"
-			    "cpu cores\t: 1\nfpu\t\t: yes\nfpu_exception\t: yes\n"
-			    "flags\t\t: fpu tsc cx8 cmov mmx fxsr sse sse2 syscall nx lm\n\n",
+	textbuf_printf(out,
+		       "\nstepping\t: %u\nphysical id\t: 0\nsiblings\t: 1\ncore id\t\t: %d\n"
+		       "cpu cores\t: 1\nfpu\t\t: yes\nfpu_exception\t: yes\n"
+		       "flags\t\t: fpu tsc cx8 cmov mmx fxsr sse sse2 syscall nx lm\n\n",
 		       a & 15, cpu);
 }
 

@@ -41,20 +41,36 @@ struct proc_entry {
 	int (*follow)(const struct proc_ctx *c, struct path *ret);
 	const struct proc_entry *children;
 	/* Directories with computed names: after the static children. */
-	int (*lookup)(struct inode *dir, const struct proc_ctx *c, const char *name, struct inode **ret);
+	int (*lookup)(struct inode *dir, const struct proc_ctx *c, const char *name,
+		      struct inode **ret);
 	int (*list)(const struct proc_ctx *c, struct dir_emit *e, u64 *pos);
-	int (*permission)(struct inode *dir, const struct proc_ctx *c, const struct cred *cred, int mask);
+	int (*permission)(struct inode *dir, const struct proc_ctx *c, const struct cred *cred,
+			  int mask);
 	/* Makes the inode itself. */
 	int (*make)(const struct proc_ctx *c, struct inode **ret);
 	u32 index; /* for show functions shared by several entries */
 };
 
-#define PROC_DIR(name_, children_) { .name = (name_), .mode = S_IFDIR | 0555, .children = (children_) }
-#define PROC_FILE(name_, mode_, show_) { .name = (name_), .mode = S_IFREG | (mode_), .show = (show_) }
-#define PROC_RW(name_, mode_, show_, store_) \
-	{ .name = (name_), .mode = S_IFREG | (mode_), .show = (show_), .store = (store_) }
-#define PROC_TEXT(name_, text_) { .name = (name_), .mode = S_IFREG | 0444, .text = (text_) }
-#define PROC_LINK(name_, target_) { .name = (name_), .mode = S_IFLNK | 0777, .text = (target_) }
+#define PROC_DIR(name_, children_)                                                                 \
+	{                                                                                          \
+		.name = (name_), .mode = S_IFDIR | 0555, .children = (children_)                   \
+	}
+#define PROC_FILE(name_, mode_, show_)                                                             \
+	{                                                                                          \
+		.name = (name_), .mode = S_IFREG | (mode_), .show = (show_)                        \
+	}
+#define PROC_RW(name_, mode_, show_, store_)                                                       \
+	{                                                                                          \
+		.name = (name_), .mode = S_IFREG | (mode_), .show = (show_), .store = (store_)     \
+	}
+#define PROC_TEXT(name_, text_)                                                                    \
+	{                                                                                          \
+		.name = (name_), .mode = S_IFREG | 0444, .text = (text_)                           \
+	}
+#define PROC_LINK(name_, target_)                                                                  \
+	{                                                                                          \
+		.name = (name_), .mode = S_IFLNK | 0777, .text = (target_)                         \
+	}
 
 /* Positions of static children in listings start here; computed ones follow. */
 #define PROC_POS_STATIC 2
@@ -65,7 +81,8 @@ struct proc_entry {
 int proc_inode_new(const struct proc_ctx *c, const struct proc_entry *e, struct inode **ret);
 const struct proc_entry *proc_find_entry(const struct proc_entry *table, const char *name);
 /* Emits table's entries from *pos on. False when the reader is full. */
-bool proc_list_entries(const struct proc_ctx *c, const struct proc_entry *table, struct dir_emit *e, u64 *pos);
+bool proc_list_entries(const struct proc_ctx *c, const struct proc_entry *table, struct dir_emit *e,
+		       u64 *pos);
 u64 proc_ino(const struct proc_ctx *c, const struct proc_entry *e);
 /* Decimal without sign or leading zeros below limit, or -1. */
 s64 proc_parse_number(const char *name, s64 limit);
@@ -73,8 +90,8 @@ s64 proc_parse_number(const char *name, s64 limit);
 /* ---- task access (access.c) ---- */
 /* The task that c speaks of, a reference; NULL: gone. A zombie counts until it is reaped. */
 struct task *proc_task(const struct proc_ctx *c);
-/* Its mm, a reference; NULL: none (zombie). -ESRCH when the task is gone, -EACCES when `cred` (with its
- * effective ids: the opener's) may not look. */
+/* Its mm, a reference; NULL: none (zombie). -ESRCH when the task is gone, -EACCES when `cred` (with
+ * its effective ids: the opener's) may not look. */
 int proc_task_mm(const struct proc_ctx *c, const struct cred *cred, bool check, struct mm **ret);
 /* ptrace's rule for reading: same user and dumpable, the same process, or CAP_SYS_PTRACE. */
 bool proc_may_access(struct thread_group *tg, const struct cred *cred);

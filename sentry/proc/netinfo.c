@@ -12,31 +12,35 @@ static const char if_inet6[] = "00000000000000000000000000000001 01 80 10 80    
 
 static const char dev_text[] =
 	"Inter-|   Receive                                                |  Transmit\n"
-	" face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls "
+	" face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs "
+	"drop fifo colls "
 	"carrier compressed\n"
-	"    lo:       0       0    0    0    0     0          0         0        0       0    0    0    0     0 "
+	"    lo:       0       0    0    0    0     0          0         0        0       0    0   "
+	" 0    0     0 "
 	"      0          0\n";
 
 static const char route_text[] =
-	"Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT                   "
+	"Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT       "
+	"            "
 	"                                    \n";
 
-static const char inet_header[] =
-	"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode      "
-	"                                               \n";
-static const char udp_header[] =
-	"   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref "
-	"pointer drops             \n";
-static const char inet6_header[] =
-	"  sl  local_address                         remote_address                        st tx_queue rx_queue tr "
-	"tm->when retrnsmt   uid  timeout inode\n";
-static const char udp6_header[] =
-	"   sl  local_address                         remote_address                        st tx_queue rx_queue "
-	"tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n";
+static const char inet_header[] = "  sl  local_address rem_address   st tx_queue rx_queue tr "
+				  "tm->when retrnsmt   uid  timeout inode      "
+				  "                                               \n";
+static const char udp_header[] = "   sl  local_address rem_address   st tx_queue rx_queue tr "
+				 "tm->when retrnsmt   uid  timeout inode ref "
+				 "pointer drops             \n";
+static const char inet6_header[] = "  sl  local_address                         remote_address     "
+				   "                   st tx_queue rx_queue tr "
+				   "tm->when retrnsmt   uid  timeout inode\n";
+static const char udp6_header[] = "   sl  local_address                         remote_address     "
+				  "                   st tx_queue rx_queue "
+				  "tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n";
 static const char unix_header[] = "Num       RefCount Protocol Flags    Type St Inode Path\n";
 
-static const char sockstat[] = "sockets: used 0\nTCP: inuse 0 orphan 0 tw 0 alloc 0 mem 0\nUDP: inuse 0 mem 0\n"
-			       "UDPLITE: inuse 0\nRAW: inuse 0\nFRAG: inuse 0 memory 0\n";
+static const char sockstat[] =
+	"sockets: used 0\nTCP: inuse 0 orphan 0 tw 0 alloc 0 mem 0\nUDP: inuse 0 mem 0\n"
+	"UDPLITE: inuse 0\nRAW: inuse 0\nFRAG: inuse 0 memory 0\n";
 
 /* ---- the sockets: all that some process has open ---- */
 
@@ -49,7 +53,8 @@ static bool list_add(struct socket_list *l, struct file *f)
 {
 	if (l->count == l->cap) {
 		size_t cap = l->cap ? l->cap * 2 : 64;
-		struct file **more = cap > SOCKETS_SHOWN ? NULL : realloc(l->files, cap * sizeof(*more));
+		struct file **more =
+			cap > SOCKETS_SHOWN ? NULL : realloc(l->files, cap * sizeof(*more));
 
 		if (!more)
 			return false;
@@ -65,7 +70,8 @@ static void add_table(struct socket_list *l, struct fd_table *fds, int family, i
 	for (int fd = fd_next(fds, 0); fd >= 0; fd = fd_next(fds, fd + 1)) {
 		struct file *f = fd_get(fds, fd);
 		struct socket *s = f ? socket_of_file(f) : NULL;
-		bool full = s && s->family == family && (!type || s->type == type) && !list_add(l, f);
+		bool full =
+			s && s->family == family && (!type || s->type == type) && !list_add(l, f);
 
 		file_put(f);
 		if (full)
@@ -124,7 +130,8 @@ static void put_address(struct textbuf *out, const struct sockaddr_storage *ss, 
 		return;
 	}
 	memcpy(word, &in6->sin6_addr, sizeof(word));
-	textbuf_printf(out, " %08X%08X%08X%08X:%04X", word[0], word[1], word[2], word[3], ntohs(in6->sin6_port));
+	textbuf_printf(out, " %08X%08X%08X%08X:%04X", word[0], word[1], word[2], word[3],
+		       ntohs(in6->sin6_port));
 }
 
 static int inet_state(struct socket *s)
@@ -132,14 +139,10 @@ static int inet_state(struct socket *s)
 	enum { ESTABLISHED = 1, SYN_SENT = 2, CLOSE = 7, LISTEN = 10 };
 
 	switch (atomic_load(&s->state)) {
-	case SOCK_CONNECTED:
-		return ESTABLISHED;
-	case SOCK_CONNECTING:
-		return SYN_SENT;
-	case SOCK_LISTENING:
-		return LISTEN;
-	default:
-		return CLOSE;
+	case SOCK_CONNECTED: return ESTABLISHED;
+	case SOCK_CONNECTING: return SYN_SENT;
+	case SOCK_LISTENING: return LISTEN;
+	default: return CLOSE;
 	}
 }
 
@@ -156,7 +159,8 @@ static void put_inet(struct textbuf *out, int number, struct file *f)
 	textbuf_printf(out, "%4d:", number);
 	put_address(out, &local, s->family);
 	put_address(out, &remote, s->family);
-	textbuf_printf(out, " %02X %08lX:%08lX 00:00000000 00000000 %5u        0 %lu 1 0000000000000000",
+	textbuf_printf(out,
+		       " %02X %08lX:%08lX 00:00000000 00000000 %5u        0 %lu 1 0000000000000000",
 		       inet_state(s), socket_outq(s), socket_inq(s), f->inode->uid, f->inode->ino);
 	if (s->type == SOCK_STREAM)
 		textbuf_printf(out, " 100 0 0 10 0");
@@ -212,15 +216,16 @@ static void put_unix(struct textbuf *out, struct file *f)
 	int path_len = len - (int)offsetof(struct sockaddr_un, sun_path);
 
 	textbuf_printf(out, "0000000000000000: %08X 00000000 %08X %04X %02X %5lu", 2,
-		       state == SOCK_LISTENING ? 0x10000 : 0, s->type, state == SOCK_CONNECTED ? 3 : 1,
-		       f->inode->ino);
+		       state == SOCK_LISTENING ? 0x10000 : 0, s->type,
+		       state == SOCK_CONNECTED ? 3 : 1, f->inode->ino);
 	if (path_len > 0) {
 		textbuf_write(out, " ", 1);
 		for (int i = 0; i < path_len; i++) {
 			char ch = un->sun_path[i] ? un->sun_path[i] : '@';
 
 			if (!un->sun_path[i] && un->sun_path[0])
-				break; /* the end of a path; an abstract name shows its zeros as @ */
+				break; /* the end of a path; an abstract name shows its zeros as @
+					*/
 			textbuf_write(out, &ch, 1);
 		}
 	}
@@ -241,14 +246,20 @@ static int show_unix(const struct proc_ctx *c, struct file *f, struct textbuf *o
 	return 0;
 }
 
-#define INET(name_, index_) { .name = (name_), .mode = S_IFREG | 0444, .show = show_inet, .index = (index_) }
+#define INET(name_, index_)                                                                        \
+	{                                                                                          \
+		.name = (name_), .mode = S_IFREG | 0444, .show = show_inet, .index = (index_)      \
+	}
 
 const struct proc_entry proc_net_entries[] = {
-	PROC_TEXT("arp", "IP address       HW type     Flags       HW address            Mask     Device\n"),
+	PROC_TEXT(
+		"arp",
+		"IP address       HW type     Flags       HW address            Mask     Device\n"),
 	PROC_TEXT("dev", dev_text),
 	PROC_TEXT("if_inet6", if_inet6),
 	PROC_TEXT("ipv6_route", ""),
-	PROC_TEXT("netlink", "sk               Eth Pid        Groups   Rmem     Wmem     Dump  Locks    Drops    Inode\n"),
+	PROC_TEXT("netlink", "sk               Eth Pid        Groups   Rmem     Wmem     Dump  "
+			     "Locks    Drops    Inode\n"),
 	PROC_TEXT("packet", "sk       RefCnt Type Proto  Iface R Rmem   User   Inode\n"),
 	PROC_TEXT("protocols", ""),
 	PROC_TEXT("raw", inet_header),

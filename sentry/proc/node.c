@@ -133,7 +133,8 @@ static int entry_lookup(struct inode *dir, void *arg, const char *name, struct i
 	return c->entry->lookup ? c->entry->lookup(dir, c, name, ret) : -ENOENT;
 }
 
-bool proc_list_entries(const struct proc_ctx *c, const struct proc_entry *table, struct dir_emit *e, u64 *pos)
+bool proc_list_entries(const struct proc_ctx *c, const struct proc_entry *table, struct dir_emit *e,
+		       u64 *pos)
 {
 	for (u64 i = 0; table && table[i].name; i++) {
 		u64 at = PROC_POS_STATIC + i;
@@ -179,9 +180,9 @@ static const struct synth_dir_ops dir_ops = {
 
 int proc_inode_new(const struct proc_ctx *c, const struct proc_entry *e, struct inode **ret)
 {
-	const struct synth_file_ops *fops = !e->store ? &read_only_ops :
-					    e->show || e->text ? &read_write_ops :
-								 &write_only_ops;
+	const struct synth_file_ops *fops = !e->store		 ? &read_only_ops
+					    : e->show || e->text ? &read_write_ops
+								 : &write_only_ops;
 	struct proc_ctx *copy = ctx_copy(c, e);
 	u32 uid = 0, gid = 0, mode = e->mode & 07777;
 	u64 ino = proc_ino(c, e);
@@ -197,8 +198,8 @@ int proc_inode_new(const struct proc_ctx *c, const struct proc_entry *e, struct 
 	if (c->tg)
 		proc_owner(c, &uid, &gid);
 	if (S_ISLNK(e->mode))
-		err = synth_link_new(c->sb, e->follow ? &magic_link_ops : &text_link_ops, copy, ctx_put, ino,
-				     ret);
+		err = synth_link_new(c->sb, e->follow ? &magic_link_ops : &text_link_ops, copy,
+				     ctx_put, ino, ret);
 	else if (S_ISDIR(e->mode))
 		err = synth_dir_new(c->sb, mode, uid, gid, &dir_ops, copy, ctx_put, ino, ret);
 	else
@@ -234,8 +235,8 @@ static const struct superblock_ops sb_ops = {
 	.destroy = proc_destroy,
 };
 
-static int superblock_new(struct kernel *k, const char *type, u64 magic, const struct proc_entry *root,
-			  struct superblock **ret)
+static int superblock_new(struct kernel *k, const char *type, u64 magic,
+			  const struct proc_entry *root, struct superblock **ret)
 {
 	struct proc_sb *p = calloc(1, sizeof(*p));
 	struct proc_ctx c = { .kernel = k };
@@ -259,9 +260,11 @@ static int superblock_new(struct kernel *k, const char *type, u64 magic, const s
 	return 0;
 }
 
-static int root_lookup(struct inode *dir, const struct proc_ctx *c, const char *name, struct inode **ret)
+static int root_lookup(struct inode *dir, const struct proc_ctx *c, const char *name,
+		       struct inode **ret)
 {
-	static const struct proc_entry pid_dir = { "", .mode = S_IFDIR | 0555, .children = proc_pid_entries };
+	static const struct proc_entry pid_dir = { "", .mode = S_IFDIR | 0555,
+						   .children = proc_pid_entries };
 	struct proc_ctx of = *c;
 	struct task *t;
 	s64 pid = proc_parse_number(name, PID_LIMIT + 1);
@@ -292,7 +295,8 @@ static bool emit_pid(struct dir_emit *e, int pid, u64 *pos)
 	char name[16];
 	int len = snprintf(name, sizeof(name), "%d", pid);
 
-	if (!e->emit(e, name, (size_t)len, ((u64)pid << 32) + 1, DT_DIR, PROC_POS_DYNAMIC + (u64)pid))
+	if (!e->emit(e, name, (size_t)len, ((u64)pid << 32) + 1, DT_DIR,
+		     PROC_POS_DYNAMIC + (u64)pid))
 		return false;
 	*pos = PROC_POS_DYNAMIC + (u64)pid;
 	return true;
@@ -325,8 +329,11 @@ struct thread_group *procfs_group_of(struct file *f)
 int procfs_new(struct kernel *k, struct superblock **ret)
 {
 	static const struct proc_entry root = {
-		.name = "", .mode = S_IFDIR | 0555, .children = proc_root_entries,
-		.lookup = root_lookup, .list = root_list,
+		.name = "",
+		.mode = S_IFDIR | 0555,
+		.children = proc_root_entries,
+		.lookup = root_lookup,
+		.list = root_list,
 	};
 
 	return superblock_new(k, "proc", PROC_SUPER_MAGIC, &root, ret);
@@ -335,7 +342,9 @@ int procfs_new(struct kernel *k, struct superblock **ret)
 int sysfs_new(struct kernel *k, struct superblock **ret)
 {
 	static const struct proc_entry root = {
-		.name = "", .mode = S_IFDIR | 0555, .children = sysfs_root_entries,
+		.name = "",
+		.mode = S_IFDIR | 0555,
+		.children = sysfs_root_entries,
 	};
 
 	return superblock_new(k, "sysfs", SYSFS_MAGIC, &root, ret);

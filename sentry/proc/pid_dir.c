@@ -29,8 +29,8 @@ static void put_area(struct textbuf *out, struct mm *mm, u64 start, u64 end)
 }
 
 /*
- * The arguments; a program that overwrote the last zero byte (setproctitle) shows one string that may
- * go on in the environment's place.
+ * The arguments; a program that overwrote the last zero byte (setproctitle) shows one string that
+ * may go on in the environment's place.
  */
 static int show_cmdline(const struct proc_ctx *c, struct file *f, struct textbuf *out)
 {
@@ -43,7 +43,8 @@ static int show_cmdline(const struct proc_ctx *c, struct file *f, struct textbuf
 	mm_get_marks(mm, &m);
 	if (m.arg_end > m.arg_start) {
 		put_area(out, mm, m.arg_start, m.arg_end);
-		if (out->len && out->data[out->len - 1] && m.env_start == m.arg_end && m.env_end > m.env_start) {
+		if (out->len && out->data[out->len - 1] && m.env_start == m.arg_end &&
+		    m.env_end > m.env_start) {
 			size_t first = strnlen(out->data, out->len), end;
 
 			if (first == out->len)
@@ -147,13 +148,16 @@ static int show_limits(const struct proc_ctx *c, struct file *f, struct textbuf 
 
 	if (!t)
 		return -ESRCH;
-	textbuf_printf(out, "%-25s %-20s %-20s %-10s\n", "Limit", "Soft Limit", "Hard Limit", "Units");
+	textbuf_printf(out, "%-25s %-20s %-20s %-10s\n", "Limit", "Soft Limit", "Hard Limit",
+		       "Units");
 	for (int i = 0; i < RLIM_NLIMITS; i++) {
 		struct rlimit64 l = task_rlimit_both(t, i);
 		char soft[24], hard[24];
 
-		snprintf(soft, sizeof(soft), l.rlim_cur == RLIM64_INFINITY ? "unlimited" : "%lu", l.rlim_cur);
-		snprintf(hard, sizeof(hard), l.rlim_max == RLIM64_INFINITY ? "unlimited" : "%lu", l.rlim_max);
+		snprintf(soft, sizeof(soft), l.rlim_cur == RLIM64_INFINITY ? "unlimited" : "%lu",
+			 l.rlim_cur);
+		snprintf(hard, sizeof(hard), l.rlim_max == RLIM64_INFINITY ? "unlimited" : "%lu",
+			 l.rlim_max);
 		textbuf_printf(out, "%-25s %-20s %-20s ", rows[i].name, soft, hard);
 		textbuf_printf(out, rows[i].unit[0] ? "%-10s\n" : "%s\n", rows[i].unit);
 	}
@@ -165,8 +169,9 @@ static int show_io(const struct proc_ctx *c, struct file *f, struct textbuf *out
 {
 	if (!proc_may_access(c->tg, f->cred))
 		return -EACCES;
-	textbuf_printf(out, "rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\n"
-			    "cancelled_write_bytes: 0\n");
+	textbuf_printf(out,
+		       "rchar: 0\nwchar: 0\nsyscr: 0\nsyscw: 0\nread_bytes: 0\nwrite_bytes: 0\n"
+		       "cancelled_write_bytes: 0\n");
 	return 0;
 }
 
@@ -182,7 +187,8 @@ static int show_oom_score(const struct proc_ctx *c, struct file *f, struct textb
 	if (mm)
 		mm_get_stats(mm, &s);
 	mm_put(mm);
-	score = (s64)((s.rss_anon + s.rss_file + s.rss_shmem) / ((c->kernel->memory_limit >> 10) + 1));
+	score = (s64)((s.rss_anon + s.rss_file + s.rss_shmem) /
+		      ((c->kernel->memory_limit >> 10) + 1));
 	score = (1000 + score + atomic_load(&c->tg->oom_score_adj)) * 2 / 3;
 	textbuf_printf(out, "%ld\n", MAX(score, 0));
 	return 0;
@@ -227,7 +233,8 @@ static int show_timerslack(const struct proc_ctx *c, struct file *f, struct text
 	return 0;
 }
 
-static ssize_t store_timerslack(const struct proc_ctx *c, struct file *f, const char *data, size_t len)
+static ssize_t store_timerslack(const struct proc_ctx *c, struct file *f, const char *data,
+				size_t len)
 {
 	struct task *t = proc_task(c);
 	s64 v;
@@ -273,7 +280,8 @@ static int show_syscall(const struct proc_ctx *c, struct file *f, struct textbuf
 		struct user_regs_struct r = t->regs;
 
 		textbuf_printf(out, "%ld 0x%llx 0x%llx 0x%llx 0x%llx 0x%llx 0x%llx 0x%llx 0x%llx\n",
-			       (long)t->syscall_nr, r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9, r.rsp, r.rip);
+			       (long)t->syscall_nr, r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9, r.rsp,
+			       r.rip);
 	}
 	task_put(t);
 	return 0;
@@ -295,7 +303,8 @@ static int show_children(const struct proc_ctx *c, struct file *f, struct textbu
 	struct thread_group *child;
 
 	mutex_lock(&c->kernel->tasklist_lock);
-	list_for_each(child, &c->tg->children, sibling) {
+	list_for_each(child, &c->tg->children, sibling)
+	{
 		if (!c->tid || !child->parent_task || child->parent_task->tid == c->tid)
 			textbuf_printf(out, "%d ", child->tgid);
 	}
@@ -308,36 +317,48 @@ static const struct proc_entry attr_entries[] = {
 	{ 0 },
 };
 
-#define SPECIAL(name_, index_)                                                                      \
-	{ .name = (name_), .mode = S_IFLNK | 0777, .link = proc_special_link, .follow = proc_special_follow, \
-	  .index = (index_) }
-#define OOM_ADJ(name_, index_) \
-	{ .name = (name_), .mode = S_IFREG | 0644, .show = show_oom_adj, .store = store_oom_adj, .index = (index_) }
+#define SPECIAL(name_, index_)                                                                     \
+	{                                                                                          \
+		.name = (name_), .mode = S_IFLNK | 0777, .link = proc_special_link,                \
+		.follow = proc_special_follow, .index = (index_)                                   \
+	}
+#define OOM_ADJ(name_, index_)                                                                     \
+	{                                                                                          \
+		.name = (name_), .mode = S_IFREG | 0644, .show = show_oom_adj,                     \
+		.store = store_oom_adj, .index = (index_)                                          \
+	}
 
 /* What a process and a thread have in common. */
-#define COMMON_ENTRIES                                                                              \
-	PROC_DIR("attr", attr_entries), PROC_FILE("auxv", 0400, show_auxv),                         \
-	PROC_TEXT("cgroup", "0::/\n"), PROC_FILE("cmdline", 0444, show_cmdline),                    \
-	PROC_RW("comm", 0644, show_comm, store_comm), PROC_TEXT("cpuset", "/\n"),                   \
-	SPECIAL("cwd", 0), PROC_FILE("environ", 0400, show_environ), SPECIAL("exe", 2),             \
-	PROC_FILE("io", 0400, show_io), PROC_FILE("limits", 0444, show_limits),                     \
-	{ .name = "loginuid", .mode = S_IFREG | 0644, .text = "4294967295", .store = store_nothing }, \
-	PROC_FILE("maps", 0444, proc_show_maps),                                                    \
-	{ .name = "mem", .mode = S_IFREG | 0600, .make = proc_make_mem },                           \
-	PROC_FILE("mountinfo", 0444, proc_show_mountinfo), PROC_FILE("mounts", 0444, proc_show_mounts), \
-	PROC_DIR("net", proc_net_entries), PROC_DIR("ns", proc_ns_entries),                         \
-	OOM_ADJ("oom_adj", 1), PROC_FILE("oom_score", 0444, show_oom_score),                        \
-	OOM_ADJ("oom_score_adj", 0),                                                                \
-	{ .name = "pagemap", .mode = S_IFREG | 0400, .make = proc_make_pagemap },                   \
-	PROC_FILE("personality", 0400, show_personality), SPECIAL("root", 1),                       \
-	PROC_FILE("sched", 0444, proc_show_sched), PROC_FILE("schedstat", 0444, proc_show_schedstat), \
-	PROC_TEXT("sessionid", "4294967295"), PROC_FILE("smaps", 0444, proc_show_smaps),            \
-	PROC_FILE("smaps_rollup", 0444, proc_show_smaps_rollup), PROC_FILE("stat", 0444, proc_show_stat), \
-	PROC_FILE("statm", 0444, proc_show_statm), PROC_FILE("status", 0444, proc_show_status),     \
-	PROC_FILE("syscall", 0400, show_syscall), PROC_TEXT("wchan", "0"),                          \
-	PROC_TEXT("projid_map", "         0          0 4294967295\n"),                              \
-	PROC_TEXT("uid_map", "         0          0 4294967295\n"),                                 \
-	PROC_TEXT("gid_map", "         0          0 4294967295\n"), PROC_TEXT("setgroups", "allow\n")
+#define COMMON_ENTRIES                                                                             \
+	PROC_DIR("attr", attr_entries), PROC_FILE("auxv", 0400, show_auxv),                        \
+		PROC_TEXT("cgroup", "0::/\n"), PROC_FILE("cmdline", 0444, show_cmdline),           \
+		PROC_RW("comm", 0644, show_comm, store_comm), PROC_TEXT("cpuset", "/\n"),          \
+		SPECIAL("cwd", 0), PROC_FILE("environ", 0400, show_environ), SPECIAL("exe", 2),    \
+		PROC_FILE("io", 0400, show_io), PROC_FILE("limits", 0444, show_limits),            \
+		{ .name = "loginuid",                                                              \
+		  .mode = S_IFREG | 0644,                                                          \
+		  .text = "4294967295",                                                            \
+		  .store = store_nothing },                                                        \
+		PROC_FILE("maps", 0444, proc_show_maps),                                           \
+		{ .name = "mem", .mode = S_IFREG | 0600, .make = proc_make_mem },                  \
+		PROC_FILE("mountinfo", 0444, proc_show_mountinfo),                                 \
+		PROC_FILE("mounts", 0444, proc_show_mounts), PROC_DIR("net", proc_net_entries),    \
+		PROC_DIR("ns", proc_ns_entries), OOM_ADJ("oom_adj", 1),                            \
+		PROC_FILE("oom_score", 0444, show_oom_score), OOM_ADJ("oom_score_adj", 0),         \
+		{ .name = "pagemap", .mode = S_IFREG | 0400, .make = proc_make_pagemap },          \
+		PROC_FILE("personality", 0400, show_personality), SPECIAL("root", 1),              \
+		PROC_FILE("sched", 0444, proc_show_sched),                                         \
+		PROC_FILE("schedstat", 0444, proc_show_schedstat),                                 \
+		PROC_TEXT("sessionid", "4294967295"), PROC_FILE("smaps", 0444, proc_show_smaps),   \
+		PROC_FILE("smaps_rollup", 0444, proc_show_smaps_rollup),                           \
+		PROC_FILE("stat", 0444, proc_show_stat),                                           \
+		PROC_FILE("statm", 0444, proc_show_statm),                                         \
+		PROC_FILE("status", 0444, proc_show_status),                                       \
+		PROC_FILE("syscall", 0400, show_syscall), PROC_TEXT("wchan", "0"),                 \
+		PROC_TEXT("projid_map", "         0          0 4294967295\n"),                     \
+		PROC_TEXT("uid_map", "         0          0 4294967295\n"),                        \
+		PROC_TEXT("gid_map", "         0          0 4294967295\n"),                        \
+		PROC_TEXT("setgroups", "allow\n")
 
 /* fd, fdinfo and task are completed below: their entries live with their code. */
 static int fd_make(const struct proc_ctx *c, struct inode **ret)
@@ -355,7 +376,10 @@ static int task_make(const struct proc_ctx *c, struct inode **ret)
 	return proc_inode_new(c, &proc_task_entry, ret);
 }
 
-#define MADE_DIR(name_, make_) { .name = (name_), .mode = S_IFDIR | 0555, .make = (make_) }
+#define MADE_DIR(name_, make_)                                                                     \
+	{                                                                                          \
+		.name = (name_), .mode = S_IFDIR | 0555, .make = (make_)                           \
+	}
 
 const struct proc_entry proc_pid_entries[] = {
 	COMMON_ENTRIES,
@@ -363,7 +387,10 @@ const struct proc_entry proc_pid_entries[] = {
 	MADE_DIR("fdinfo", fdinfo_make),
 	MADE_DIR("task", task_make),
 	{ .name = "clear_refs", .mode = S_IFREG | 0200, .store = store_nothing },
-	{ .name = "coredump_filter", .mode = S_IFREG | 0644, .text = "00000033\n", .store = store_nothing },
+	{ .name = "coredump_filter",
+	  .mode = S_IFREG | 0644,
+	  .text = "00000033\n",
+	  .store = store_nothing },
 	PROC_FILE("mountstats", 0400, proc_show_mountstats),
 	PROC_RW("timerslack_ns", 0666, show_timerslack, store_timerslack),
 	{ 0 },

@@ -86,7 +86,10 @@ static int fd_follow(const struct proc_ctx *c, struct path *ret)
 }
 
 static const struct proc_entry fd_entry_link = {
-	.name = "", .mode = S_IFLNK | 0777, .link = fd_link, .follow = fd_follow,
+	.name = "",
+	.mode = S_IFLNK | 0777,
+	.link = fd_link,
+	.follow = fd_follow,
 };
 
 /* The link's permission bits show how the file is open. */
@@ -103,7 +106,8 @@ static u32 fd_mode(struct file *f)
 	return mode;
 }
 
-static int fd_lookup(struct inode *dir, const struct proc_ctx *c, const char *name, struct inode **ret)
+static int fd_lookup(struct inode *dir, const struct proc_ctx *c, const char *name,
+		     struct inode **ret)
 {
 	struct proc_ctx of = *c;
 	s64 fd = proc_parse_number(name, FD_TABLE_MAX);
@@ -123,7 +127,8 @@ static int fd_lookup(struct inode *dir, const struct proc_ctx *c, const char *na
 	return err;
 }
 
-static int list_fds(const struct proc_ctx *c, const struct proc_entry *entry, u8 type, struct dir_emit *e, u64 *pos)
+static int list_fds(const struct proc_ctx *c, const struct proc_entry *entry, u8 type,
+		    struct dir_emit *e, u64 *pos)
 {
 	struct fd_table *fds = table_of(c);
 	struct proc_ctx of = *c;
@@ -153,7 +158,8 @@ static int fd_list(const struct proc_ctx *c, struct dir_emit *e, u64 *pos)
 	return list_fds(c, &fd_entry_link, DT_LNK, e, pos);
 }
 
-static int fd_permission(struct inode *dir, const struct proc_ctx *c, const struct cred *cred, int mask)
+static int fd_permission(struct inode *dir, const struct proc_ctx *c, const struct cred *cred,
+			 int mask)
 {
 	if (mask & MAY_WRITE)
 		return -EACCES;
@@ -163,7 +169,11 @@ static int fd_permission(struct inode *dir, const struct proc_ctx *c, const stru
 }
 
 const struct proc_entry proc_fd_entry = {
-	.name = "fd", .mode = S_IFDIR | 0500, .lookup = fd_lookup, .list = fd_list, .permission = fd_permission,
+	.name = "fd",
+	.mode = S_IFDIR | 0500,
+	.lookup = fd_lookup,
+	.list = fd_list,
+	.permission = fd_permission,
 };
 
 /* ---- fdinfo ---- */
@@ -193,7 +203,8 @@ static int fdinfo_show(const struct proc_ctx *c, struct file *reader, struct tex
 
 static const struct proc_entry fdinfo_file = PROC_FILE("", 0400, fdinfo_show);
 
-static int fdinfo_lookup(struct inode *dir, const struct proc_ctx *c, const char *name, struct inode **ret)
+static int fdinfo_lookup(struct inode *dir, const struct proc_ctx *c, const char *name,
+			 struct inode **ret)
 {
 	struct proc_ctx of = *c;
 	s64 fd = proc_parse_number(name, FD_TABLE_MAX);
@@ -217,7 +228,10 @@ static int fdinfo_list(const struct proc_ctx *c, struct dir_emit *e, u64 *pos)
 }
 
 const struct proc_entry proc_fdinfo_entry = {
-	.name = "fdinfo", .mode = S_IFDIR | 0555, .lookup = fdinfo_lookup, .list = fdinfo_list,
+	.name = "fdinfo",
+	.mode = S_IFDIR | 0555,
+	.lookup = fdinfo_lookup,
+	.list = fdinfo_list,
 	.permission = fd_permission,
 };
 
@@ -289,7 +303,8 @@ ssize_t proc_special_link(const struct proc_ctx *c, char *dst, size_t size)
 
 static const struct proc_entry task_dir = PROC_DIR("", proc_tid_entries);
 
-static int task_lookup(struct inode *dir, const struct proc_ctx *c, const char *name, struct inode **ret)
+static int task_lookup(struct inode *dir, const struct proc_ctx *c, const char *name,
+		       struct inode **ret)
 {
 	struct proc_ctx of = *c;
 	s64 tid = proc_parse_number(name, PID_LIMIT + 1);
@@ -324,5 +339,8 @@ static int task_list(const struct proc_ctx *c, struct dir_emit *e, u64 *pos)
 }
 
 const struct proc_entry proc_task_entry = {
-	.name = "task", .mode = S_IFDIR | 0555, .lookup = task_lookup, .list = task_list,
+	.name = "task",
+	.mode = S_IFDIR | 0555,
+	.lookup = task_lookup,
+	.list = task_list,
 };

@@ -18,8 +18,8 @@ static void put_vma_line(struct textbuf *out, const struct mm_vma_info *v)
 
 	textbuf_printf(out, "%08lx-%08lx %c%c%c%c %08lx %02x:%02x %lu ", v->start, v->end,
 		       v->prot & PROT_READ ? 'r' : '-', v->prot & PROT_WRITE ? 'w' : '-',
-		       v->prot & PROT_EXEC ? 'x' : '-', v->shared ? 's' : 'p', v->offset, v->dev_major,
-		       v->dev_minor, v->ino);
+		       v->prot & PROT_EXEC ? 'x' : '-', v->shared ? 's' : 'p', v->offset,
+		       v->dev_major, v->dev_minor, v->ino);
 	if (v->name[0]) {
 		while (out->len - start < NAME_COLUMN && !out->failed)
 			textbuf_write(out, " ", 1);
@@ -63,7 +63,8 @@ int proc_show_maps(const struct proc_ctx *c, struct file *f, struct textbuf *out
 }
 
 struct usage {
-	u64 rss, pss, shared_clean, shared_dirty, private_clean, private_dirty, referenced, anonymous, locked;
+	u64 rss, pss, shared_clean, shared_dirty, private_clean, private_dirty, referenced,
+		anonymous, locked;
 };
 
 static void put_row(struct textbuf *out, const char *name, u64 bytes)
@@ -99,9 +100,9 @@ static void put_usage(struct textbuf *out, const struct usage *u)
 
 static struct usage usage_of(const struct mm_vma_info *v)
 {
-	return (struct usage){ v->rss,		 v->pss,	   v->shared_clean, v->shared_dirty,
-			       v->private_clean, v->private_dirty, v->referenced,   v->anonymous,
-			       v->locked ? v->pss : 0 };
+	return (struct usage){ v->rss,		v->pss,		  v->shared_clean,
+			       v->shared_dirty, v->private_clean, v->private_dirty,
+			       v->referenced,	v->anonymous,	  v->locked ? v->pss : 0 };
 }
 
 static void show_smap(const struct mm_vma_info *v, void *arg)
@@ -116,8 +117,9 @@ static void show_smap(const struct mm_vma_info *v, void *arg)
 	put_usage(out, &u);
 	textbuf_printf(out, "THPeligible:           0\nVmFlags:%s%s%s%s mr mw me%s%s%s\n",
 		       v->prot & PROT_READ ? " rd" : "", v->prot & PROT_WRITE ? " wr" : "",
-		       v->prot & PROT_EXEC ? " ex" : "", v->shared ? " sh" : "", v->grows_down ? " gd" : "",
-		       v->locked ? " lo" : "", v->prot & PROT_WRITE ? " ac" : "");
+		       v->prot & PROT_EXEC ? " ex" : "", v->shared ? " sh" : "",
+		       v->grows_down ? " gd" : "", v->locked ? " lo" : "",
+		       v->prot & PROT_WRITE ? " ac" : "");
 }
 
 int proc_show_smaps(const struct proc_ctx *c, struct file *f, struct textbuf *out)

@@ -86,11 +86,15 @@ static ssize_t mem_write(struct file *f, struct kiov *src, u64 offset, int flags
 }
 
 static const struct file_ops mem_file_ops = {
-	.kind = "mem", .release = mem_release, .read = mem_read, .write = mem_write, .seek = mem_seek,
+	.kind = "mem",
+	.release = mem_release,
+	.read = mem_read,
+	.write = mem_write,
+	.seek = mem_seek,
 };
 
-/* Where the pages are is nobody's business without CAP_SYS_ADMIN, and here nobody's at all: zeros, as
- * Linux gives to ordinary users for frame numbers. */
+/* Where the pages are is nobody's business without CAP_SYS_ADMIN, and here nobody's at all: zeros,
+ * as Linux gives to ordinary users for frame numbers. */
 static ssize_t pagemap_read(struct file *f, struct kiov *dst, u64 offset, int flags)
 {
 	if ((offset | dst->remaining) % 8)
@@ -99,7 +103,10 @@ static ssize_t pagemap_read(struct file *f, struct kiov *dst, u64 offset, int fl
 }
 
 static const struct file_ops pagemap_file_ops = {
-	.kind = "pagemap", .release = mem_release, .read = pagemap_read, .seek = mem_seek,
+	.kind = "pagemap",
+	.release = mem_release,
+	.read = pagemap_read,
+	.seek = mem_seek,
 };
 
 static int open_with_mm(struct inode *inode, struct file *file, const struct file_ops *ops)
@@ -132,10 +139,14 @@ static int no_setattr(struct inode *inode, const struct iattr *attr)
 }
 
 static const struct inode_ops mem_ops = {
-	.open = mem_open, .setattr = no_setattr, .destroy = mem_destroy,
+	.open = mem_open,
+	.setattr = no_setattr,
+	.destroy = mem_destroy,
 };
 static const struct inode_ops pagemap_ops = {
-	.open = pagemap_open, .setattr = no_setattr, .destroy = mem_destroy,
+	.open = pagemap_open,
+	.setattr = no_setattr,
+	.destroy = mem_destroy,
 };
 
 static int make(const struct proc_ctx *c, const struct inode_ops *ops, struct inode **ret)

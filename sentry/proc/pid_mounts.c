@@ -8,8 +8,16 @@
 #define BLANKS " \t\n\\"
 
 /* Namespace inode numbers of the first namespaces, as in Linux (include/linux/proc_ns.h). */
-enum { NS_IPC = 0xefffffff, NS_UTS = 0xeffffffe, NS_USER = 0xeffffffd, NS_PID = 0xeffffffc,
-       NS_CGROUP = 0xeffffffb, NS_TIME = 0xeffffffa, NS_NET = 0xf0000000 - 8, NS_MNT = 0xf0000000 };
+enum {
+	NS_IPC = 0xefffffff,
+	NS_UTS = 0xeffffffe,
+	NS_USER = 0xeffffffd,
+	NS_PID = 0xeffffffc,
+	NS_CGROUP = 0xeffffffb,
+	NS_TIME = 0xeffffffa,
+	NS_NET = 0xf0000000 - 8,
+	NS_MNT = 0xf0000000
+};
 
 static void put_options(struct textbuf *out, u32 flags)
 {
@@ -169,14 +177,22 @@ static int ns_follow(const struct proc_ctx *c, struct path *ret)
 	return err;
 }
 
-#define NS(name_, index_) \
-	{ .name = (name_), .mode = S_IFLNK | 0777, .link = ns_link, .follow = ns_follow, .index = (index_) }
+#define NS(name_, index_)                                                                          \
+	{                                                                                          \
+		.name = (name_), .mode = S_IFLNK | 0777, .link = ns_link, .follow = ns_follow,     \
+		.index = (index_)                                                                  \
+	}
 
 const struct proc_entry proc_ns_entries[] = {
-	NS("cgroup", NS_CGROUP), NS("ipc", NS_IPC),
-	NS("mnt", NS_MNT),	 NS("net", NS_NET),
-	NS("pid", NS_PID),	 NS("pid_for_children", NS_PID),
-	NS("time", NS_TIME),	 NS("time_for_children", NS_TIME),
-	NS("user", NS_USER),	 NS("uts", NS_UTS),
+	NS("cgroup", NS_CGROUP),
+	NS("ipc", NS_IPC),
+	NS("mnt", NS_MNT),
+	NS("net", NS_NET),
+	NS("pid", NS_PID),
+	NS("pid_for_children", NS_PID),
+	NS("time", NS_TIME),
+	NS("time_for_children", NS_TIME),
+	NS("user", NS_USER),
+	NS("uts", NS_UTS),
 	{ 0 },
 };

@@ -24,36 +24,24 @@ static char state_letter(struct task *t)
 {
 	switch (atomic_load(&t->state)) {
 	case TASK_NEW:
-	case TASK_RUNNING:
-		return 'R';
-	case TASK_BLOCKED:
-		return 'S';
-	case TASK_STOPPED:
-		return 'T';
-	case TASK_TRACED:
-		return 't';
-	case TASK_ZOMBIE:
-		return 'Z';
-	default:
-		return 'X';
+	case TASK_RUNNING: return 'R';
+	case TASK_BLOCKED: return 'S';
+	case TASK_STOPPED: return 'T';
+	case TASK_TRACED: return 't';
+	case TASK_ZOMBIE: return 'Z';
+	default: return 'X';
 	}
 }
 
 static const char *state_name(char letter)
 {
 	switch (letter) {
-	case 'R':
-		return "R (running)";
-	case 'S':
-		return "S (sleeping)";
-	case 'T':
-		return "T (stopped)";
-	case 't':
-		return "t (tracing stop)";
-	case 'Z':
-		return "Z (zombie)";
-	default:
-		return "X (dead)";
+	case 'R': return "R (running)";
+	case 'S': return "S (sleeping)";
+	case 'T': return "T (stopped)";
+	case 't': return "t (tracing stop)";
+	case 'Z': return "Z (zombie)";
+	default: return "X (dead)";
 	}
 }
 
@@ -82,7 +70,8 @@ static void collect_group(const struct proc_ctx *c, struct task *t, struct snaps
 	if (!c->tid) {
 		s->minflt = tg->dead_minflt;
 		s->majflt = tg->dead_majflt;
-		list_for_each(other, &tg->tasks, group_node) {
+		list_for_each(other, &tg->tasks, group_node)
+		{
 			s->minflt += other->minflt;
 			s->majflt += other->majflt;
 		}
@@ -150,27 +139,29 @@ int proc_show_stat(const struct proc_ctx *c, struct file *f, struct textbuf *out
 	tty_proc_numbers(c->tg, &tty_nr, &tpgid);
 	may = proc_may_access(c->tg, f->cred);
 	rss = (s.mem.rss_anon + s.mem.rss_file + s.mem.rss_shmem) / PAGE_SIZE;
-	prio = t->sched_policy == SCHED_FIFO || t->sched_policy == SCHED_RR ? -1 - (int)t->sched_priority :
-									     20 + t->nice;
-	textbuf_printf(out, "%d (%s) %c %d %d %d %d %d %u", s.pid, s.comm, s.state, s.ppid, s.pgid, s.sid,
-		       (s32)tty_nr, tpgid, 0x400000U);
-	textbuf_printf(out, " %lu %lu %lu %lu %lu %lu %lu %lu", s.minflt, s.cminflt, s.majflt, s.cmajflt,
-		       s.utime / NS_PER_TICK, s.stime / NS_PER_TICK, s.cutime / NS_PER_TICK,
-		       s.cstime / NS_PER_TICK);
-	textbuf_printf(out, " %d %d %d 0 %lu %lu %lu %lu", prio, t->nice, s.threads, start_ticks(c, &s),
-		       s.mem.total_vm, rss, task_rlimit(t, RLIMIT_RSS));
+	prio = t->sched_policy == SCHED_FIFO || t->sched_policy == SCHED_RR
+		       ? -1 - (int)t->sched_priority
+		       : 20 + t->nice;
+	textbuf_printf(out, "%d (%s) %c %d %d %d %d %d %u", s.pid, s.comm, s.state, s.ppid, s.pgid,
+		       s.sid, (s32)tty_nr, tpgid, 0x400000U);
+	textbuf_printf(out, " %lu %lu %lu %lu %lu %lu %lu %lu", s.minflt, s.cminflt, s.majflt,
+		       s.cmajflt, s.utime / NS_PER_TICK, s.stime / NS_PER_TICK,
+		       s.cutime / NS_PER_TICK, s.cstime / NS_PER_TICK);
+	textbuf_printf(out, " %d %d %d 0 %lu %lu %lu %lu", prio, t->nice, s.threads,
+		       start_ticks(c, &s), s.mem.total_vm, rss, task_rlimit(t, RLIMIT_RSS));
 	if (may && s.mm)
-		textbuf_printf(out, " %lu %lu %lu", s.marks.start_code, s.marks.end_code, s.marks.start_stack);
+		textbuf_printf(out, " %lu %lu %lu", s.marks.start_code, s.marks.end_code,
+			       s.marks.start_stack);
 	else
 		textbuf_printf(out, " %d %d 0", s.mm != NULL, s.mm != NULL);
 	textbuf_printf(out, " 0 0 %lu %lu %lu %lu", s.pending & 0x7fffffff, s.blocked & 0x7fffffff,
 		       s.ignored & 0x7fffffff, s.caught & 0x7fffffff);
-	textbuf_printf(out, " %d 0 0 %d %d %u %u 0 0 0", s.state == 'S', s.exit_signal, 0, t->sched_priority,
-		       t->sched_policy);
+	textbuf_printf(out, " %d 0 0 %d %d %u %u 0 0 0", s.state == 'S', s.exit_signal, 0,
+		       t->sched_priority, t->sched_policy);
 	if (may && s.mm)
-		textbuf_printf(out, " %lu %lu %lu %lu %lu %lu %lu", s.marks.start_data, s.marks.end_data,
-			       s.marks.start_brk, s.marks.arg_start, s.marks.arg_end, s.marks.env_start,
-			       s.marks.env_end);
+		textbuf_printf(out, " %lu %lu %lu %lu %lu %lu %lu", s.marks.start_data,
+			       s.marks.end_data, s.marks.start_brk, s.marks.arg_start,
+			       s.marks.arg_end, s.marks.env_start, s.marks.env_end);
 	else
 		textbuf_printf(out, " 0 0 0 0 0 0 0");
 	textbuf_printf(out, " %d\n", may ? s.exit_code : 0);
@@ -244,15 +235,16 @@ static void put_identity(const struct proc_ctx *c, struct task *t, const struct 
 		textbuf_printf(out, "Umask:\t%04o\n", fs->umask);
 		mutex_unlock(&fs->lock);
 	}
-	textbuf_printf(out, "State:\t%s\nTgid:\t%d\nNgid:\t0\nPid:\t%d\nPPid:\t%d\nTracerPid:\t%d\n",
+	textbuf_printf(out,
+		       "State:\t%s\nTgid:\t%d\nNgid:\t0\nPid:\t%d\nPPid:\t%d\nTracerPid:\t%d\n",
 		       state_name(s->state), s->tgid, s->pid, s->ppid, s->tracer);
-	textbuf_printf(out, "Uid:\t%u\t%u\t%u\t%u\nGid:\t%u\t%u\t%u\t%u\n", cred->uid, cred->euid, cred->suid,
-		       cred->fsuid, cred->gid, cred->egid, cred->sgid, cred->fsgid);
+	textbuf_printf(out, "Uid:\t%u\t%u\t%u\t%u\nGid:\t%u\t%u\t%u\t%u\n", cred->uid, cred->euid,
+		       cred->suid, cred->fsuid, cred->gid, cred->egid, cred->sgid, cred->fsgid);
 	textbuf_printf(out, "FDSize:\t%lu\nGroups:\t", fd_size);
 	for (size_t i = 0; i < cred->group_count; i++)
 		textbuf_printf(out, "%u ", cred->groups[i]);
-	textbuf_printf(out, "\nNStgid:\t%d\nNSpid:\t%d\nNSpgid:\t%d\nNSsid:\t%d\n", s->tgid, s->pid, s->pgid,
-		       s->sid);
+	textbuf_printf(out, "\nNStgid:\t%d\nNSpid:\t%d\nNSpgid:\t%d\nNSsid:\t%d\n", s->tgid, s->pid,
+		       s->pgid, s->sid);
 	cred_put(cred);
 	fs_context_put(fs);
 	fd_table_put(fds);
@@ -264,14 +256,21 @@ static void put_rights(struct task *t, const struct snapshot *s, struct textbuf 
 
 	textbuf_printf(out, "Threads:\t%d\nSigQ:\t%lu/%lu\n", s->threads, s->queued,
 		       task_rlimit(t, RLIMIT_SIGPENDING));
-	textbuf_printf(out, "SigPnd:\t%016lx\nShdPnd:\t%016lx\nSigBlk:\t%016lx\nSigIgn:\t%016lx\nSigCgt:\t%016lx\n",
+	textbuf_printf(out,
+		       "SigPnd:\t%016lx\nShdPnd:\t%016lx\nSigBlk:\t%016lx\nSigIgn:\t%016lx\nSigCgt:"
+		       "\t%016lx\n",
 		       s->pending, s->shared_pending, s->blocked, s->ignored, s->caught);
-	textbuf_printf(out, "CapInh:\t%016lx\nCapPrm:\t%016lx\nCapEff:\t%016lx\nCapBnd:\t%016lx\nCapAmb:\t%016lx\n",
-		       cred->cap_inheritable, cred->cap_permitted, cred->cap_effective, cred->cap_bounding,
-		       cred->cap_ambient);
-	textbuf_printf(out, "NoNewPrivs:\t%d\nSeccomp:\t%u\nSeccomp_filters:\t%d\n", t->no_new_privs,
-		       atomic_load(&t->seccomp_mode), atomic_load(&t->seccomp_mode) == 2);
-	textbuf_printf(out, "Speculation_Store_Bypass:\tnot vulnerable\nSpeculationIndirectBranch:\tunknown\n");
+	textbuf_printf(out,
+		       "CapInh:\t%016lx\nCapPrm:\t%016lx\nCapEff:\t%016lx\nCapBnd:\t%016lx\nCapAmb:"
+		       "\t%016lx\n",
+		       cred->cap_inheritable, cred->cap_permitted, cred->cap_effective,
+		       cred->cap_bounding, cred->cap_ambient);
+	textbuf_printf(out, "NoNewPrivs:\t%d\nSeccomp:\t%u\nSeccomp_filters:\t%d\n",
+		       t->no_new_privs, atomic_load(&t->seccomp_mode),
+		       atomic_load(&t->seccomp_mode) == 2);
+	textbuf_printf(
+		out,
+		"Speculation_Store_Bypass:\tnot vulnerable\nSpeculationIndirectBranch:\tunknown\n");
 	cred_put(cred);
 }
 
@@ -297,8 +296,8 @@ int proc_show_status(const struct proc_ctx *c, struct file *f, struct textbuf *o
 	textbuf_printf(out, "\nCpus_allowed_list:\t");
 	proc_put_mask_list(out, affinity, bits);
 	textbuf_printf(out, "\nMems_allowed:\t00000000,00000001\nMems_allowed_list:\t0\n");
-	textbuf_printf(out, "voluntary_ctxt_switches:\t%lu\nnonvoluntary_ctxt_switches:\t%lu\n", t->nvcsw,
-		       t->nivcsw);
+	textbuf_printf(out, "voluntary_ctxt_switches:\t%lu\nnonvoluntary_ctxt_switches:\t%lu\n",
+		       t->nvcsw, t->nivcsw);
 	mm_put(s.mm);
 	task_put(t);
 	return 0;
@@ -315,8 +314,10 @@ int proc_show_sched(const struct proc_ctx *c, struct file *f, struct textbuf *ou
 	collect(c, t, &s);
 	run = s.utime + s.stime;
 	textbuf_printf(out, "%s (%d, #threads: %d)\n", s.comm, s.pid, s.threads);
-	textbuf_printf(out, "-------------------------------------------------------------------\n");
-	textbuf_printf(out, "%-45s:%20lu.%06lu\n", "se.sum_exec_runtime", run / 1000000, run % 1000000);
+	textbuf_printf(out,
+		       "-------------------------------------------------------------------\n");
+	textbuf_printf(out, "%-45s:%20lu.%06lu\n", "se.sum_exec_runtime", run / 1000000,
+		       run % 1000000);
 	textbuf_printf(out, "%-45s:%21lu\n", "nr_switches", t->nvcsw + t->nivcsw);
 	textbuf_printf(out, "%-45s:%21lu\n", "nr_voluntary_switches", t->nvcsw);
 	textbuf_printf(out, "%-45s:%21lu\n", "nr_involuntary_switches", t->nivcsw);

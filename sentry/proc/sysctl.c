@@ -66,7 +66,8 @@ static void put_uuid(struct textbuf *out, u8 id[16])
 	id[6] = (id[6] & 0x0f) | 0x40; /* version 4 */
 	id[8] = (id[8] & 0x3f) | 0x80;
 	for (int i = 0; i < 16; i++)
-		textbuf_printf(out, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
+		textbuf_printf(out, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+			       id[i]);
 	textbuf_printf(out, "\n");
 }
 
@@ -150,13 +151,17 @@ static const struct proc_entry pty_entries[] = {
 };
 
 static const struct proc_entry seccomp_entries[] = {
-	PROC_TEXT("actions_avail", "kill_process kill_thread trap errno user_notif trace log allow\n"),
+	PROC_TEXT("actions_avail",
+		  "kill_process kill_thread trap errno user_notif trace log allow\n"),
 	PROC_TEXT("actions_logged", "kill_process kill_thread trap errno user_notif trace log\n"),
 	{ 0 },
 };
 
-#define UTS(name_, index_) \
-	{ .name = (name_), .mode = S_IFREG | 0644, .show = show_uts, .store = store_uts, .index = (index_) }
+#define UTS(name_, index_)                                                                         \
+	{                                                                                          \
+		.name = (name_), .mode = S_IFREG | 0644, .show = show_uts, .store = store_uts,     \
+		.index = (index_)                                                                  \
+	}
 
 static const struct proc_entry kernel_entries[] = {
 	PROC_TEXT("cap_last_cap", "40\n"),
@@ -231,9 +236,9 @@ static const struct proc_entry epoll_entries[] = {
 };
 
 static const struct proc_entry mqueue_entries[] = {
-	PROC_TEXT("msg_default", "10\n"),    PROC_TEXT("msg_max", "10\n"),
+	PROC_TEXT("msg_default", "10\n"),	PROC_TEXT("msg_max", "10\n"),
 	PROC_TEXT("msgsize_default", "8192\n"), PROC_TEXT("msgsize_max", "8192\n"),
-	PROC_TEXT("queues_max", "256\n"),    { 0 },
+	PROC_TEXT("queues_max", "256\n"),	{ 0 },
 };
 
 static const struct proc_entry fs_entries[] = {
@@ -343,12 +348,9 @@ static const struct proc_entry dev_entries[] = {
 };
 
 static const struct proc_entry user_entries[] = {
-	PROC_TEXT("max_inotify_instances", "128\n"),
-	PROC_TEXT("max_inotify_watches", "65536\n"),
-	PROC_TEXT("max_mnt_namespaces", "63508\n"),
-	PROC_TEXT("max_pid_namespaces", "0\n"),
-	PROC_TEXT("max_user_namespaces", "0\n"),
-	{ 0 },
+	PROC_TEXT("max_inotify_instances", "128\n"), PROC_TEXT("max_inotify_watches", "65536\n"),
+	PROC_TEXT("max_mnt_namespaces", "63508\n"),  PROC_TEXT("max_pid_namespaces", "0\n"),
+	PROC_TEXT("max_user_namespaces", "0\n"),     { 0 },
 };
 
 const struct proc_entry proc_sys_entries[] = {

@@ -1,4 +1,5 @@
-/* A small /sys: processors, one memory node, the loopback device, and the folders that programs look for. */
+/* A small /sys: processors, one memory node, the loopback device, and the folders that programs
+ * look for. */
 #include "sentry/proc/internal.h"
 #include <dirent.h>
 #include <stdio.h>
@@ -32,29 +33,31 @@ static int show_topology(const struct proc_ctx *c, struct file *f, struct textbu
 		which = c->kernel->cpu_mask; /* the package: all */
 	mask[c->number / 64] |= 1ULL << (c->number % 64);
 	switch (c->entry->index) {
-	case 0:
-		textbuf_printf(out, "%lu\n", c->number);
-		return 0;
+	case 0: textbuf_printf(out, "%lu\n", c->number); return 0;
 	case 1:
-	case 3:
-		proc_put_mask(out, which, bits);
-		break;
-	default:
-		proc_put_mask_list(out, which, bits);
+	case 3: proc_put_mask(out, which, bits); break;
+	default: proc_put_mask_list(out, which, bits);
 	}
 	textbuf_printf(out, "\n");
 	return 0;
 }
 
-#define TOPOLOGY(name_, index_) \
-	{ .name = (name_), .mode = S_IFREG | 0444, .show = show_topology, .index = (index_) }
+#define TOPOLOGY(name_, index_)                                                                    \
+	{                                                                                          \
+		.name = (name_), .mode = S_IFREG | 0444, .show = show_topology, .index = (index_)  \
+	}
 
 static const struct proc_entry topology_entries[] = {
-	TOPOLOGY("core_cpus", 1),	  TOPOLOGY("core_cpus_list", 2),
-	TOPOLOGY("core_id", 0),		  TOPOLOGY("core_siblings", 3),
-	TOPOLOGY("core_siblings_list", 4), TOPOLOGY("package_cpus", 3),
-	TOPOLOGY("package_cpus_list", 4), PROC_TEXT("physical_package_id", "0\n"),
-	TOPOLOGY("thread_siblings", 1),	  TOPOLOGY("thread_siblings_list", 2),
+	TOPOLOGY("core_cpus", 1),
+	TOPOLOGY("core_cpus_list", 2),
+	TOPOLOGY("core_id", 0),
+	TOPOLOGY("core_siblings", 3),
+	TOPOLOGY("core_siblings_list", 4),
+	TOPOLOGY("package_cpus", 3),
+	TOPOLOGY("package_cpus_list", 4),
+	PROC_TEXT("physical_package_id", "0\n"),
+	TOPOLOGY("thread_siblings", 1),
+	TOPOLOGY("thread_siblings_list", 2),
 	{ 0 },
 };
 
@@ -66,7 +69,8 @@ static const struct proc_entry cpu_entries[] = {
 
 static const struct proc_entry cpu_dir = PROC_DIR("", cpu_entries);
 
-static int cpu_lookup(struct inode *dir, const struct proc_ctx *c, const char *name, struct inode **ret)
+static int cpu_lookup(struct inode *dir, const struct proc_ctx *c, const char *name,
+		      struct inode **ret)
 {
 	struct proc_ctx of = *c;
 	s64 n = strncmp(name, "cpu", 3) ? -1 : proc_parse_number(name + 3, 1024);
@@ -87,7 +91,8 @@ static int cpu_list(const struct proc_ctx *c, struct dir_emit *e, u64 *pos)
 		if (!proc_cpu_present(c->kernel, (int)n))
 			continue;
 		of.number = n;
-		if (!e->emit(e, name, (size_t)len, proc_ino(&of, &cpu_dir), DT_DIR, PROC_POS_DYNAMIC + n + 1))
+		if (!e->emit(e, name, (size_t)len, proc_ino(&of, &cpu_dir), DT_DIR,
+			     PROC_POS_DYNAMIC + n + 1))
 			return 0;
 		*pos = PROC_POS_DYNAMIC + n + 1;
 	}
@@ -113,8 +118,9 @@ static int show_node_meminfo(const struct proc_ctx *c, struct file *f, struct te
 
 	pgalloc_usage(c->kernel->memory, &u);
 	used = MIN(MIN(u.committed, u.reserved), total);
-	textbuf_printf(out, "Node 0 MemTotal:       %8lu kB\nNode 0 MemFree:        %8lu kB\n"
-			    "Node 0 MemUsed:        %8lu kB\n",
+	textbuf_printf(out,
+		       "Node 0 MemTotal:       %8lu kB\nNode 0 MemFree:        %8lu kB\n"
+		       "Node 0 MemUsed:        %8lu kB\n",
 		       total >> 10, (total - used) >> 10, used >> 10);
 	return 0;
 }
@@ -145,7 +151,10 @@ static const struct proc_entry node_entries[] = {
 };
 
 static const struct proc_entry system_entries[] = {
-	{ .name = "cpu", .mode = S_IFDIR | 0755, .children = cpu_system_entries, .lookup = cpu_lookup,
+	{ .name = "cpu",
+	  .mode = S_IFDIR | 0755,
+	  .children = cpu_system_entries,
+	  .lookup = cpu_lookup,
 	  .list = cpu_list },
 	PROC_DIR("node", node_entries),
 	{ 0 },
@@ -154,9 +163,15 @@ static const struct proc_entry system_entries[] = {
 /* ---- the loopback device ---- */
 
 static const struct proc_entry lo_statistics[] = {
-	PROC_TEXT("rx_bytes", "0\n"),	PROC_TEXT("rx_dropped", "0\n"), PROC_TEXT("rx_errors", "0\n"),
-	PROC_TEXT("rx_packets", "0\n"), PROC_TEXT("tx_bytes", "0\n"),	PROC_TEXT("tx_dropped", "0\n"),
-	PROC_TEXT("tx_errors", "0\n"),	PROC_TEXT("tx_packets", "0\n"), { 0 },
+	PROC_TEXT("rx_bytes", "0\n"),
+	PROC_TEXT("rx_dropped", "0\n"),
+	PROC_TEXT("rx_errors", "0\n"),
+	PROC_TEXT("rx_packets", "0\n"),
+	PROC_TEXT("tx_bytes", "0\n"),
+	PROC_TEXT("tx_dropped", "0\n"),
+	PROC_TEXT("tx_errors", "0\n"),
+	PROC_TEXT("tx_packets", "0\n"),
+	{ 0 },
 };
 
 static const struct proc_entry lo_entries[] = {

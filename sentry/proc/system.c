@@ -30,7 +30,8 @@ static int show_uptime(const struct proc_ctx *c, struct file *f, struct textbuf 
 
 static int show_version(const struct proc_ctx *c, struct file *f, struct textbuf *out)
 {
-	textbuf_printf(out, "Linux version %s (minisentry@minisentry) (cc) %s\n", GUEST_OSRELEASE, GUEST_VERSION);
+	textbuf_printf(out, "Linux version %s (minisentry@minisentry) (cc) %s\n", GUEST_OSRELEASE,
+		       GUEST_VERSION);
 	return 0;
 }
 
@@ -57,51 +58,87 @@ int proc_show_meminfo(const struct proc_ctx *c, struct file *f, struct textbuf *
 		const char *name;
 		u64 bytes;
 	} rows[] = {
-		{ "MemTotal", total },	   { "MemFree", mem_free },    { "MemAvailable", mem_free },
-		{ "Buffers", 0 },	   { "Cached", 0 },	       { "SwapCached", 0 },
-		{ "Active", used },	   { "Inactive", 0 },	       { "Active(anon)", used },
-		{ "Inactive(anon)", 0 },   { "Active(file)", 0 },      { "Inactive(file)", 0 },
-		{ "Unevictable", 0 },	   { "Mlocked", 0 },	       { "SwapTotal", 0 },
-		{ "SwapFree", 0 },	   { "Zswap", 0 },	       { "Zswapped", 0 },
-		{ "Dirty", 0 },		   { "Writeback", 0 },	       { "AnonPages", used },
-		{ "Mapped", 0 },	   { "Shmem", 0 },	       { "KReclaimable", 0 },
-		{ "Slab", 0 },		   { "SReclaimable", 0 },      { "SUnreclaim", 0 },
-		{ "KernelStack", 0 },	   { "PageTables", 0 },	       { "SecPageTables", 0 },
-		{ "NFS_Unstable", 0 },	   { "Bounce", 0 },	       { "WritebackTmp", 0 },
-		{ "CommitLimit", total },  { "Committed_AS", MIN(u.reserved, total) },
-		{ "VmallocTotal", 0x1fffffffffffULL << 2 }, { "VmallocUsed", 0 },
-		{ "VmallocChunk", 0 },	   { "Percpu", 0 },	       { "HardwareCorrupted", 0 },
-		{ "AnonHugePages", 0 },	   { "ShmemHugePages", 0 },    { "ShmemPmdMapped", 0 },
-		{ "FileHugePages", 0 },	   { "FilePmdMapped", 0 },
+		{ "MemTotal", total },
+		{ "MemFree", mem_free },
+		{ "MemAvailable", mem_free },
+		{ "Buffers", 0 },
+		{ "Cached", 0 },
+		{ "SwapCached", 0 },
+		{ "Active", used },
+		{ "Inactive", 0 },
+		{ "Active(anon)", used },
+		{ "Inactive(anon)", 0 },
+		{ "Active(file)", 0 },
+		{ "Inactive(file)", 0 },
+		{ "Unevictable", 0 },
+		{ "Mlocked", 0 },
+		{ "SwapTotal", 0 },
+		{ "SwapFree", 0 },
+		{ "Zswap", 0 },
+		{ "Zswapped", 0 },
+		{ "Dirty", 0 },
+		{ "Writeback", 0 },
+		{ "AnonPages", used },
+		{ "Mapped", 0 },
+		{ "Shmem", 0 },
+		{ "KReclaimable", 0 },
+		{ "Slab", 0 },
+		{ "SReclaimable", 0 },
+		{ "SUnreclaim", 0 },
+		{ "KernelStack", 0 },
+		{ "PageTables", 0 },
+		{ "SecPageTables", 0 },
+		{ "NFS_Unstable", 0 },
+		{ "Bounce", 0 },
+		{ "WritebackTmp", 0 },
+		{ "CommitLimit", total },
+		{ "Committed_AS", MIN(u.reserved, total) },
+		{ "VmallocTotal", 0x1fffffffffffULL << 2 },
+		{ "VmallocUsed", 0 },
+		{ "VmallocChunk", 0 },
+		{ "Percpu", 0 },
+		{ "HardwareCorrupted", 0 },
+		{ "AnonHugePages", 0 },
+		{ "ShmemHugePages", 0 },
+		{ "ShmemPmdMapped", 0 },
+		{ "FileHugePages", 0 },
+		{ "FilePmdMapped", 0 },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		int pad = 15 - (int)strlen(rows[i].name);
 
-		textbuf_printf(out, "%s:%*s%8lu kB\n", rows[i].name, MAX(pad, 0), "", rows[i].bytes >> 10);
+		textbuf_printf(out, "%s:%*s%8lu kB\n", rows[i].name, MAX(pad, 0), "",
+			       rows[i].bytes >> 10);
 	}
-	textbuf_printf(out, "HugePages_Total:       0\nHugePages_Free:        0\nHugePages_Rsvd:        0\n"
-			    "HugePages_Surp:        0\nHugepagesize:       2048 kB\n"
-			    "Hugetlb:               0 kB\nDirectMap4k:     %7lu kB\n",
-		       total >> 10);
+	textbuf_printf(
+		out,
+		"HugePages_Total:       0\nHugePages_Free:        0\nHugePages_Rsvd:        0\n"
+		"HugePages_Surp:        0\nHugepagesize:       2048 kB\n"
+		"Hugetlb:               0 kB\nDirectMap4k:     %7lu kB\n",
+		total >> 10);
 	return 0;
 }
 
 int proc_show_vmstat(const struct proc_ctx *c, struct file *f, struct textbuf *out)
 {
 	static const char *const zeros[] = {
-		"nr_inactive_file", "nr_active_file", "nr_unevictable", "nr_mlock", "nr_mapped", "nr_file_pages",
-		"nr_dirty", "nr_writeback", "nr_shmem", "nr_dirtied", "nr_written", "pgpgin", "pgpgout",
-		"pswpin", "pswpout", "pgfault", "pgmajfault", "pgscan_kswapd", "pgscan_direct", "pgsteal_kswapd",
-		"pgsteal_direct", "oom_kill", "thp_fault_alloc", "thp_collapse_alloc",
+		"nr_inactive_file", "nr_active_file", "nr_unevictable",	 "nr_mlock",
+		"nr_mapped",	    "nr_file_pages",  "nr_dirty",	 "nr_writeback",
+		"nr_shmem",	    "nr_dirtied",     "nr_written",	 "pgpgin",
+		"pgpgout",	    "pswpin",	      "pswpout",	 "pgfault",
+		"pgmajfault",	    "pgscan_kswapd",  "pgscan_direct",	 "pgsteal_kswapd",
+		"pgsteal_direct",   "oom_kill",	      "thp_fault_alloc", "thp_collapse_alloc",
 	};
 	struct pgalloc_usage u;
 	u64 total = c->kernel->memory_limit, used;
 
 	pgalloc_usage(c->kernel->memory, &u);
 	used = MIN(MIN(u.committed, u.reserved), total);
-	textbuf_printf(out, "nr_free_pages %lu\nnr_inactive_anon 0\nnr_active_anon %lu\nnr_anon_pages %lu\n",
-		       (total - used) / PAGE_SIZE, used / PAGE_SIZE, used / PAGE_SIZE);
+	textbuf_printf(
+		out,
+		"nr_free_pages %lu\nnr_inactive_anon 0\nnr_active_anon %lu\nnr_anon_pages %lu\n",
+		(total - used) / PAGE_SIZE, used / PAGE_SIZE, used / PAGE_SIZE);
 	for (size_t i = 0; i < ARRAY_SIZE(zeros); i++)
 		textbuf_printf(out, "%s 0\n", zeros[i]);
 	return 0;
@@ -114,11 +151,13 @@ const struct proc_entry proc_root_entries[] = {
 	PROC_TEXT("cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\n"),
 	PROC_TEXT("cmdline", "console=tty0 root=/dev/root rw\n"),
 	PROC_FILE("cpuinfo", 0444, proc_show_cpuinfo),
-	PROC_TEXT("devices", "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n  5 /dev/ptmx\n"
-			     "128 ptm\n136 pts\n\nBlock devices:\n"),
+	PROC_TEXT("devices",
+		  "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n  5 /dev/ptmx\n"
+		  "128 ptm\n136 pts\n\nBlock devices:\n"),
 	PROC_TEXT("diskstats", ""),
-	PROC_TEXT("filesystems", "nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tpipefs\nnodev\tsockfs\n"
-				 "nodev\tdevpts\nnodev\toverlay\nnodev\tdevtmpfs\nnodev\tmqueue\n"),
+	PROC_TEXT("filesystems",
+		  "nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tpipefs\nnodev\tsockfs\n"
+		  "nodev\tdevpts\nnodev\toverlay\nnodev\tdevtmpfs\nnodev\tmqueue\n"),
 	PROC_FILE("interrupts", 0444, show_interrupts),
 	PROC_TEXT("iomem", ""),
 	PROC_FILE("loadavg", 0444, proc_show_loadavg),

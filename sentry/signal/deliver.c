@@ -13,7 +13,8 @@ static bool group_has_stopped(struct thread_group *tg)
 {
 	struct task *i;
 
-	list_for_each(i, &tg->tasks, group_node) {
+	list_for_each(i, &tg->tasks, group_node)
+	{
 		enum task_state st = atomic_load(&i->state);
 
 		if (!i->leaving && st != TASK_STOPPED && st != TASK_TRACED)
@@ -64,8 +65,8 @@ void signal_group_stop(struct task *t, struct sighand *sh)
 	while (!go) {
 		task_block_prepare(t);
 		sh = sighand_lock(tg);
-		go = !(tg->stop_pending || tg->stopped) || atomic_load(&t->killed) || tg->group_exiting ||
-		     t->ptrace;
+		go = !(tg->stop_pending || tg->stopped) || atomic_load(&t->killed) ||
+		     tg->group_exiting || t->ptrace;
 		if (go)
 			atomic_store(&t->state, TASK_RUNNING);
 		sighand_unlock(sh);
@@ -102,7 +103,8 @@ static struct sighand *default_stop(struct task *t, struct sighand *sh, int sig)
 		tg->stop_pending = true;
 		tg->stop_signal = sig;
 		tg->stop_gen++;
-		list_for_each(i, &tg->tasks, group_node) {
+		list_for_each(i, &tg->tasks, group_node)
+		{
 			if (i == t)
 				continue;
 			ptrace_notify_group_locked(i);
@@ -182,8 +184,9 @@ static int next_handled(struct task *t, siginfo_t *info, struct k_sigaction *act
 			sh = default_stop(t, sh, sig);
 			continue;
 		}
-		log_debug("task %d (%s): killed by signal %d code %d addr %p rip %#llx", t->tid, t->comm, sig,
-			  info->si_code, info->si_addr, (unsigned long long)t->regs.rip);
+		log_debug("task %d (%s): killed by signal %d code %d addr %p rip %#llx", t->tid,
+			  t->comm, sig, info->si_code, info->si_addr,
+			  (unsigned long long)t->regs.rip);
 		signal_begin_group_exit_locked(tg, sig, t);
 	}
 	signal_recalc_locked(t);
@@ -198,9 +201,7 @@ static void restart_for_handler(struct task *t, const struct k_sigaction *act)
 		return;
 	switch ((s64)t->regs.rax) {
 	case -ERESTARTNOHAND:
-	case -ERESTART_RESTARTBLOCK:
-		t->regs.rax = (u64)-EINTR;
-		break;
+	case -ERESTART_RESTARTBLOCK: t->regs.rax = (u64)-EINTR; break;
 	case -ERESTARTSYS:
 		if (!(act->flags & SA_RESTART)) {
 			t->regs.rax = (u64)-EINTR;
@@ -248,7 +249,8 @@ static void frame_failed(struct task *t, int sig)
 	signal_force(t, &si);
 }
 
-static void run_handler(struct task *t, int sig, const siginfo_t *info, const struct k_sigaction *act)
+static void run_handler(struct task *t, int sig, const siginfo_t *info,
+			const struct k_sigaction *act)
 {
 	u64 saved = t->restore_sigmask ? t->saved_sigmask : t->sigmask;
 	u64 mask = t->sigmask | act->mask;

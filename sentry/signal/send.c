@@ -30,8 +30,9 @@ bool signal_ignored(struct task *t, int sig)
 void signal_recalc_locked(struct task *t)
 {
 	struct thread_group *tg = t->tg;
-	bool pending = ((t->pending.set | tg->pending.set) & ~t->sigmask) || atomic_load(&t->killed) ||
-		       tg->group_exiting || tg->cont_notify || ptrace_trap_pending(t) ||
+	bool pending = ((t->pending.set | tg->pending.set) & ~t->sigmask) ||
+		       atomic_load(&t->killed) || tg->group_exiting || tg->cont_notify ||
+		       ptrace_trap_pending(t) ||
 		       (t->ptrace ? ptrace_stop_unseen(t) : tg->stop_pending || tg->stopped);
 
 	atomic_store(&t->sig_pending, pending);
@@ -53,7 +54,8 @@ void signal_kill_others_locked(struct thread_group *tg, struct task *except)
 {
 	struct task *t;
 
-	list_for_each(t, &tg->tasks, group_node) {
+	list_for_each(t, &tg->tasks, group_node)
+	{
 		if (t == except || atomic_load(&t->killed))
 			continue;
 		atomic_store(&t->killed, true);
@@ -80,7 +82,8 @@ static void continue_group(struct thread_group *tg)
 	struct task *t;
 
 	sigqueue_flush(&tg->pending, SIGNALS_STOP);
-	list_for_each(t, &tg->tasks, group_node) {
+	list_for_each(t, &tg->tasks, group_node)
+	{
 		sigqueue_flush(&t->pending, SIGNALS_STOP);
 		t->stop_dequeued = false;
 	}
@@ -90,7 +93,8 @@ static void continue_group(struct thread_group *tg)
 	tg->stopped = tg->stop_pending = false;
 	tg->notify_stopped = false;
 	tg->notify_continued = true;
-	list_for_each(t, &tg->tasks, group_node) {
+	list_for_each(t, &tg->tasks, group_node)
+	{
 		ptrace_notify_group_locked(t);
 		task_kick(t);
 	}
@@ -133,15 +137,17 @@ static bool wants(struct task *t, int sig)
 /* Default action is to end the process, without first running code of its own thread. */
 static bool deadly(const struct sighand *sh, int sig)
 {
-	const u64 core = sigbit(SIGQUIT) | sigbit(SIGILL) | sigbit(SIGTRAP) | sigbit(SIGABRT) | sigbit(SIGBUS) |
-			 sigbit(SIGFPE) | sigbit(SIGSEGV) | sigbit(SIGXCPU) | sigbit(SIGXFSZ) | sigbit(SIGSYS);
+	const u64 core = sigbit(SIGQUIT) | sigbit(SIGILL) | sigbit(SIGTRAP) | sigbit(SIGABRT) |
+			 sigbit(SIGBUS) | sigbit(SIGFPE) | sigbit(SIGSEGV) | sigbit(SIGXCPU) |
+			 sigbit(SIGXFSZ) | sigbit(SIGSYS);
 
 	return sh->action[sig - 1].handler == (u64)SIG_DFL &&
 	       !(sigbit(sig) & (core | SIGNALS_STOP | SIGNALS_IGNORED_BY_DEFAULT));
 }
 
 /* Finds a thread for a queued signal and wakes it. */
-static void complete(struct sighand *sh, struct thread_group *tg, struct task *t, bool to_group, int sig)
+static void complete(struct sighand *sh, struct thread_group *tg, struct task *t, bool to_group,
+		     int sig)
 {
 	struct task *target = NULL, *i;
 
@@ -149,7 +155,8 @@ static void complete(struct sighand *sh, struct thread_group *tg, struct task *t
 	if (wants(t, sig)) {
 		target = t;
 	} else if (to_group) {
-		list_for_each(i, &tg->tasks, group_node) {
+		list_for_each(i, &tg->tasks, group_node)
+		{
 			if (wants(i, sig)) {
 				target = i;
 				break;
@@ -158,7 +165,8 @@ static void complete(struct sighand *sh, struct thread_group *tg, struct task *t
 	}
 	if (!target)
 		return; /* whoever unblocks it first will find it */
-	if (deadly(sh, sig) && !(target->sigwait_set & sigbit(sig)) && (sig == SIGKILL || !target->ptrace)) {
+	if (deadly(sh, sig) && !(target->sigwait_set & sigbit(sig)) &&
+	    (sig == SIGKILL || !target->ptrace)) {
 		signal_begin_group_exit_locked(tg, sig, NULL);
 		return;
 	}
@@ -223,7 +231,8 @@ int signal_send_pgrp(struct process_group *pg, const siginfo_t *info)
 	struct thread_group *tg;
 	int r = -ESRCH;
 
-	list_for_each(tg, &pg->members, pgrp_node) {
+	list_for_each(tg, &pg->members, pgrp_node)
+	{
 		int e = signal_send_group(tg, info);
 
 		if (r != 0)
@@ -261,9 +270,8 @@ void signal_retarget_locked(struct task *t, u64 set)
 	set &= t->tg->pending.set;
 	if (!set)
 		return;
-	list_for_each(i, &t->tg->tasks, group_node)
-		if (i != t && !i->leaving && (set & ~i->sigmask))
-			task_kick(i);
+	list_for_each(i, &t->tg->tasks,
+		      group_node) if (i != t && !i->leaving && (set & ~i->sigmask)) task_kick(i);
 }
 
 void signal_set_mask(struct task *t, u64 mask)
@@ -290,7 +298,8 @@ void signal_set_temp_mask(struct task *t, u64 mask)
 }
 
 /* Tasklist or nothing held. */
-static int may_send(const struct cred *c, struct task *sender, struct task *target, int sig, bool same_session)
+static int may_send(const struct cred *c, struct task *sender, struct task *target, int sig,
+		    bool same_session)
 {
 	const struct cred *tc;
 	bool ok;
@@ -310,7 +319,8 @@ int signal_may_send(struct task *sender, struct task *target, int sig)
 	return may_send(sender->cred, sender, target, sig, same);
 }
 
-static int check_and_send_locked(struct task *sender, struct thread_group *tg, const siginfo_t *info, int sig)
+static int check_and_send_locked(struct task *sender, struct thread_group *tg,
+				 const siginfo_t *info, int sig)
 {
 	bool same = tg->pgrp && sender->tg->pgrp && tg->pgrp->session == sender->tg->pgrp->session;
 	int r = tg->leader ? may_send(sender->cred, sender, tg->leader, sig, same) : -ESRCH;
@@ -320,13 +330,15 @@ static int check_and_send_locked(struct task *sender, struct thread_group *tg, c
 	return r;
 }
 
-static int kill_pgrp_locked(struct task *sender, struct process_group *pg, const siginfo_t *info, int sig)
+static int kill_pgrp_locked(struct task *sender, struct process_group *pg, const siginfo_t *info,
+			    int sig)
 {
 	struct thread_group *tg;
 	bool sent = false;
 	int r = -ESRCH;
 
-	list_for_each(tg, &pg->members, pgrp_node) {
+	list_for_each(tg, &pg->members, pgrp_node)
+	{
 		r = check_and_send_locked(sender, tg, info, sig);
 		sent |= r == 0;
 	}

@@ -51,7 +51,7 @@ struct k_sigaction {
 
 struct sighand {
 	struct refs refs;
-	struct mutex lock; /* RANK_SIGHAND */
+	struct mutex lock;			 /* RANK_SIGHAND */
 	struct k_sigaction action[SIGNAL_COUNT]; /* lock; [sig - 1] */
 	struct sighand *retired; /* keeps the group's former one alive for late lockers */
 };

@@ -15,7 +15,8 @@ int sock_from_fd(struct task *t, int fd, struct file **ret_file, struct socket *
 /* Copies a guest's address in: -EINVAL for a bad length, -EFAULT. */
 int sock_addr_in(struct task *t, uaddr addr, u64 len, struct sockaddr_storage *ret);
 /* Value-result: at most *len bytes out, the real length into *len. -EINVAL, -EFAULT. */
-int sock_addr_out(struct task *t, uaddr addr, uaddr len, const struct sockaddr_storage *ss, u32 real);
+int sock_addr_out(struct task *t, uaddr addr, uaddr len, const struct sockaddr_storage *ss,
+		  u32 real);
 /* Absolute deadline of a socket timeout (0: none). */
 u64 sock_deadline(u64 timeout_ns);
 /* -ERESTARTSYS under a socket timeout becomes -EINTR. */
@@ -23,7 +24,8 @@ s64 sock_intr(s64 ret, u64 timeout_ns);
 
 /* Control messages of the guest -> m->cred, m->fds. */
 int sock_control_in(struct task *t, struct socket *s, uaddr control, u64 len, struct sock_msg *m);
-/* m's control data -> the guest; installs descriptors. Returns bytes used; may add MSG_CTRUNC to m->out_flags. */
+/* m's control data -> the guest; installs descriptors. Returns bytes used; may add MSG_CTRUNC to
+ * m->out_flags. */
 s64 sock_control_out(struct task *t, struct socket *s, uaddr control, u64 len, struct sock_msg *m);
 
 #endif

@@ -14,14 +14,10 @@
 const char *errno_name(int e)
 {
 	switch (e) {
-	case ERESTARTSYS:
-		return "ERESTARTSYS";
-	case ERESTARTNOINTR:
-		return "ERESTARTNOINTR";
-	case ERESTARTNOHAND:
-		return "ERESTARTNOHAND";
-	case ERESTART_RESTARTBLOCK:
-		return "ERESTART_RESTARTBLOCK";
+	case ERESTARTSYS: return "ERESTARTSYS";
+	case ERESTARTNOINTR: return "ERESTARTNOINTR";
+	case ERESTARTNOHAND: return "ERESTARTNOHAND";
+	case ERESTART_RESTARTBLOCK: return "ERESTART_RESTARTBLOCK";
 	}
 	return strerrorname_np(e);
 }
@@ -128,44 +124,27 @@ static void add_signal(struct strace_line *l, int sig)
 static void add_arg(struct task *t, struct strace_line *l, char kind, u64 v)
 {
 	switch (kind) {
-	case 'd':
-		add(l, "%d", (int)v);
-		break;
-	case 'u':
-		add(l, "%u", (unsigned)v);
-		break;
-	case 'l':
-		add(l, "%lld", (long long)v);
-		break;
-	case 'z':
-		add(l, "%llu", (unsigned long long)v);
-		break;
-	case 'o':
-		add(l, v ? "0%o" : "%o", (unsigned)v);
-		break;
+	case 'd': add(l, "%d", (int)v); break;
+	case 'u': add(l, "%u", (unsigned)v); break;
+	case 'l': add(l, "%lld", (long long)v); break;
+	case 'z': add(l, "%llu", (unsigned long long)v); break;
+	case 'o': add(l, v ? "0%o" : "%o", (unsigned)v); break;
 	case 'f':
 		if ((int)v == AT_FDCWD)
 			add(l, "AT_FDCWD");
 		else
 			add(l, "%d", (int)v);
 		break;
-	case 'S':
-		add_signal(l, (int)v);
-		break;
-	case 's':
-		add_string(t, l, v);
-		break;
-	case 't':
-		add_timespec(t, l, v);
-		break;
+	case 'S': add_signal(l, (int)v); break;
+	case 's': add_string(t, l, v); break;
+	case 't': add_timespec(t, l, v); break;
 	case 'p':
 		if (!v) {
 			add(l, "NULL");
 			break;
 		}
 		/* fall through */
-	default:
-		add(l, "%#llx", (unsigned long long)v);
+	default: add(l, "%#llx", (unsigned long long)v);
 	}
 }
 

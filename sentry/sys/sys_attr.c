@@ -138,7 +138,8 @@ s64 sys_fchownat(struct task *t, const u64 a[6])
 static const struct iattr both_now = { .mask = ATTR_ATIME_NOW | ATTR_MTIME_NOW };
 
 /* One of utimensat's times. -EINVAL for nanoseconds that are neither a time nor a marker. */
-static int time_attr(const struct timespec *ts, u32 set, u32 now, struct iattr *attr, struct timespec *ret)
+static int time_attr(const struct timespec *ts, u32 set, u32 now, struct iattr *attr,
+		     struct timespec *ret)
 {
 	if (ts->tv_nsec == UTIME_OMIT)
 		return 0;

@@ -7,11 +7,13 @@
 
 #define ID_NONE ((u32)-1)
 /* The capabilities that follow the file system uid (Linux's CAP_FS_SET). */
-#define CAPS_FS                                                                                          \
-	(1ULL << CAP_CHOWN | 1ULL << CAP_DAC_OVERRIDE | 1ULL << CAP_DAC_READ_SEARCH | 1ULL << CAP_FOWNER | \
-	 1ULL << CAP_FSETID | 1ULL << CAP_LINUX_IMMUTABLE | 1ULL << CAP_MKNOD | 1ULL << CAP_MAC_OVERRIDE)
+#define CAPS_FS                                                                                    \
+	(1ULL << CAP_CHOWN | 1ULL << CAP_DAC_OVERRIDE | 1ULL << CAP_DAC_READ_SEARCH |              \
+	 1ULL << CAP_FOWNER | 1ULL << CAP_FSETID | 1ULL << CAP_LINUX_IMMUTABLE |                   \
+	 1ULL << CAP_MKNOD | 1ULL << CAP_MAC_OVERRIDE)
 
-/* Publishes changed credentials; a process that changes its identity is no longer for others to inspect. */
+/* Publishes changed credentials; a process that changes its identity is no longer for others to
+ * inspect. */
 static s64 commit(struct task *t, struct cred *new)
 {
 	const struct cred *old = t->cred;
@@ -30,9 +32,9 @@ static void fix_caps_for_uid(const struct cred *old, struct cred *new)
 {
 	if (new->securebits & SECBIT_NO_SETUID_FIXUP)
 		return;
-	if ((old->uid == 0 || old->euid == 0 || old->suid == 0) && new->uid != 0 && new->euid != 0 &&
-	    new->suid != 0) {
-		if (!(new->securebits & SECBIT_KEEP_CAPS))
+	if ((old->uid == 0 || old->euid == 0 || old->suid == 0) && new->uid != 0 &&
+	    new->euid != 0 && new->suid != 0) {
+		if (!(new->securebits &SECBIT_KEEP_CAPS))
 			new->cap_permitted = new->cap_effective = 0;
 		new->cap_ambient = 0;
 	}
@@ -110,7 +112,8 @@ s64 sys_setreuid(struct task *t, const u64 a[6])
 
 	if (!privileged && ruid != ID_NONE && ruid != old->uid && ruid != old->euid)
 		return -EPERM;
-	if (!privileged && euid != ID_NONE && euid != old->uid && euid != old->euid && euid != old->suid)
+	if (!privileged && euid != ID_NONE && euid != old->uid && euid != old->euid &&
+	    euid != old->suid)
 		return -EPERM;
 	new = cred_dup(old);
 	if (new == NULL)
@@ -135,7 +138,8 @@ s64 sys_setregid(struct task *t, const u64 a[6])
 
 	if (!privileged && rgid != ID_NONE && rgid != old->gid && rgid != old->egid)
 		return -EPERM;
-	if (!privileged && egid != ID_NONE && egid != old->gid && egid != old->egid && egid != old->sgid)
+	if (!privileged && egid != ID_NONE && egid != old->gid && egid != old->egid &&
+	    egid != old->sgid)
 		return -EPERM;
 	new = cred_dup(old);
 	if (new == NULL)
@@ -237,11 +241,11 @@ s64 sys_setfsuid(struct task *t, const u64 a[6])
 	if (new == NULL)
 		return before;
 	new->fsuid = uid;
-	if (!(new->securebits & SECBIT_NO_SETUID_FIXUP)) {
+	if (!(new->securebits &SECBIT_NO_SETUID_FIXUP)) {
 		if (before == 0)
 			new->cap_effective &= ~CAPS_FS;
 		if (uid == 0)
-			new->cap_effective |= new->cap_permitted & CAPS_FS;
+			new->cap_effective |= new->cap_permitted &CAPS_FS;
 	}
 	commit(t, new);
 	return before;
@@ -274,7 +278,8 @@ s64 sys_getgroups(struct task *t, const u64 a[6])
 	if (size > 0) {
 		if ((size_t)size < c->group_count)
 			return -EINVAL;
-		if (c->group_count && copy_out(t, ua(a[1]), c->groups, c->group_count * sizeof(u32)) < 0)
+		if (c->group_count &&
+		    copy_out(t, ua(a[1]), c->groups, c->group_count * sizeof(u32)) < 0)
 			return -EFAULT;
 	}
 	return (s64)c->group_count;
@@ -316,7 +321,8 @@ s64 sys_setgroups(struct task *t, const u64 a[6])
 /* ---- capabilities ---- */
 
 /* The header: *ret_words 32-bit words a set. An unknown version is answered with the newest one. */
-static int cap_header_in(struct task *t, uaddr a, struct __user_cap_header_struct *ret, size_t *ret_words)
+static int cap_header_in(struct task *t, uaddr a, struct __user_cap_header_struct *ret,
+			 size_t *ret_words)
 {
 	u32 newest = _LINUX_CAPABILITY_VERSION_3;
 	int r = copy_in(t, ret, a, sizeof(*ret));
@@ -324,13 +330,9 @@ static int cap_header_in(struct task *t, uaddr a, struct __user_cap_header_struc
 	if (r < 0)
 		return r;
 	switch (ret->version) {
-	case _LINUX_CAPABILITY_VERSION_1:
-		*ret_words = _LINUX_CAPABILITY_U32S_1;
-		return 0;
+	case _LINUX_CAPABILITY_VERSION_1: *ret_words = _LINUX_CAPABILITY_U32S_1; return 0;
 	case _LINUX_CAPABILITY_VERSION_2:
-	case _LINUX_CAPABILITY_VERSION_3:
-		*ret_words = _LINUX_CAPABILITY_U32S_3;
-		return 0;
+	case _LINUX_CAPABILITY_VERSION_3: *ret_words = _LINUX_CAPABILITY_U32S_3; return 0;
 	}
 	r = copy_out(t, a, &newest, sizeof(newest));
 	return r < 0 ? r : -EINVAL;
@@ -386,7 +388,8 @@ s64 sys_capset(struct task *t, const u64 a[6])
 	i = (data[0].inheritable | (u64)data[1].inheritable << 32) & all;
 	if (!cred_capable(old, CAP_SETPCAP) && (i & ~(old->cap_inheritable | old->cap_permitted)))
 		return -EPERM;
-	if ((i & ~(old->cap_inheritable | old->cap_bounding)) || (p & ~old->cap_permitted) || (e & ~p))
+	if ((i & ~(old->cap_inheritable | old->cap_bounding)) || (p & ~old->cap_permitted) ||
+	    (e & ~p))
 		return -EPERM;
 	new = cred_dup(old);
 	if (new == NULL)
@@ -394,6 +397,6 @@ s64 sys_capset(struct task *t, const u64 a[6])
 	new->cap_effective = e;
 	new->cap_permitted = p;
 	new->cap_inheritable = i;
-	new->cap_ambient &= p & i;
+	new->cap_ambient &= p &i;
 	return commit(t, new);
 }

@@ -12,7 +12,8 @@
 
 /* Runs a walk operation on a path already in the sentry. */
 static int with_walk(struct task *t, int dirfd, const char *path,
-		     int (*fn)(const struct walk_context *w, const char *path, void *arg), void *arg)
+		     int (*fn)(const struct walk_context *w, const char *path, void *arg),
+		     void *arg)
 {
 	struct sys_walk w;
 	int err = sys_walk_begin(t, dirfd, path, &w);
@@ -25,7 +26,8 @@ static int with_walk(struct task *t, int dirfd, const char *path,
 }
 
 static int with_guest_path(struct task *t, int dirfd, u64 path,
-			   int (*fn)(const struct walk_context *w, const char *path, void *arg), void *arg)
+			   int (*fn)(const struct walk_context *w, const char *path, void *arg),
+			   void *arg)
 {
 	int err = sys_copy_path(t, ua(path), t->scratch_path);
 
@@ -120,7 +122,8 @@ s64 sys_unlinkat(struct task *t, const u64 a[6])
 {
 	if ((int)a[2] & ~AT_REMOVEDIR)
 		return -EINVAL;
-	return with_guest_path(t, (int)a[0], a[1], a[2] & AT_REMOVEDIR ? do_rmdir : do_unlink, NULL);
+	return with_guest_path(t, (int)a[0], a[1], a[2] & AT_REMOVEDIR ? do_rmdir : do_unlink,
+			       NULL);
 }
 
 /* ---- links ---- */
@@ -256,10 +259,12 @@ struct listing {
 	bool too_small;	 /* not even one entry fitted */
 };
 
-static bool emit_entry(struct dir_emit *e, const char *name, size_t name_len, u64 ino, u8 type, u64 next_pos)
+static bool emit_entry(struct dir_emit *e, const char *name, size_t name_len, u64 ino, u8 type,
+		       u64 next_pos)
 {
 	struct listing *l = container_of(e, struct listing, emit);
-	size_t head = l->old_layout ? sizeof(struct linux_dirent_head) : sizeof(struct linux_dirent64_head);
+	size_t head = l->old_layout ? sizeof(struct linux_dirent_head)
+				    : sizeof(struct linux_dirent64_head);
 	size_t len = (head + name_len + 1 + l->old_layout + 7) & ~7UL;
 	char *p = l->buf + l->used;
 
@@ -269,7 +274,8 @@ static bool emit_entry(struct dir_emit *e, const char *name, size_t name_len, u6
 	}
 	memset(p, 0, len);
 	if (l->old_layout) {
-		*(struct linux_dirent_head *)p = (struct linux_dirent_head){ ino, next_pos, (u16)len };
+		*(struct linux_dirent_head *)p =
+			(struct linux_dirent_head){ ino, next_pos, (u16)len };
 		p[len - 1] = (char)type;
 	} else {
 		*(struct linux_dirent64_head *)p =

@@ -1,4 +1,5 @@
-/* Serving one system call: the guest's own seccomp, the table, --strace, the log of missing calls. */
+/* Serving one system call: the guest's own seccomp, the table, --strace, the log of missing calls.
+ */
 #include "base/log.h"
 #include "sentry/sys/handlers.h"
 #include "sentry/sys/strace.h"
@@ -21,7 +22,8 @@ static struct sys_caught *caught_of(struct kernel *k)
 	c = calloc(1, sizeof(*c));
 	if (!c)
 		return NULL;
-	if (__atomic_compare_exchange_n(&k->missing, &expected, c, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	if (__atomic_compare_exchange_n(&k->missing, &expected, c, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE))
 		return c;
 	free(c);
 	return expected;
@@ -40,10 +42,11 @@ static void log_missing(struct task *t, u64 nr)
 	if (seen)
 		return;
 	if (name)
-		log_info("missing system call: %s (first by %s, pid %d)", name, t->comm, t->tg->tgid);
-	else
-		log_info("missing system call: number %llu (first by %s, pid %d)", (unsigned long long)nr, t->comm,
+		log_info("missing system call: %s (first by %s, pid %d)", name, t->comm,
 			 t->tg->tgid);
+	else
+		log_info("missing system call: number %llu (first by %s, pid %d)",
+			 (unsigned long long)nr, t->comm, t->tg->tgid);
 }
 
 static s64 call(struct task *t, u64 nr, const u64 a[6])
@@ -71,7 +74,8 @@ s64 sys_dispatch(struct task *t, u64 nr, const u64 a[6])
 {
 	s64 ret;
 
-	if (atomic_load_explicit(&t->seccomp_mode, memory_order_relaxed) && !seccomp_check(t, nr, a, &ret))
+	if (atomic_load_explicit(&t->seccomp_mode, memory_order_relaxed) &&
+	    !seccomp_check(t, nr, a, &ret))
 		return ret;
 	if (t->kernel->strace && strace_wanted(t->kernel, nr))
 		return call_traced(t, nr, a);

@@ -34,7 +34,8 @@ static s64 exec_request_run(struct task *t, const struct exec_request *req)
 	r = exec_map(e, &res);
 	exec_free(e);
 	if (r < 0) {
-		/* The other threads are gone, so there is no program to return an error to (as in Linux). */
+		/* The other threads are gone, so there is no program to return an error to (as in
+		 * Linux). */
 		log_info("exec of %s: cannot map it: error %d", req->path, -r);
 		task_group_exit(t, SIGSEGV);
 		return r;
@@ -68,7 +69,9 @@ static s64 exec_at(struct task *t, int dirfd, uaddr argv, uaddr envp, int flags)
 {
 	const char *path = t->scratch_path;
 	bool by_fd = dirfd != AT_FDCWD && path[0] != '/', at_empty = path[0] == '\0';
-	struct exec_request req = { .kernel = t->kernel, .path = path, .personality = t->misc.personality };
+	struct exec_request req = { .kernel = t->kernel,
+				    .path = path,
+				    .personality = t->misc.personality };
 	struct sys_walk w, here;
 	struct exec_args args;
 	char *display = NULL;
@@ -87,7 +90,8 @@ static s64 exec_at(struct task *t, int dirfd, uaddr argv, uaddr envp, int flags)
 	if (r < 0)
 		goto out_walk;
 	if (by_fd) {
-		if (asprintf(&display, at_empty ? "/dev/fd/%d" : "/dev/fd/%d/%s", dirfd, path) < 0) {
+		if (asprintf(&display, at_empty ? "/dev/fd/%d" : "/dev/fd/%d/%s", dirfd, path) <
+		    0) {
 			display = NULL;
 			r = -ENOMEM;
 			goto out_walk;

@@ -96,7 +96,8 @@ static s64 posix_lock_wait(struct task *t, struct lock_call *c, bool ofd)
 	return r;
 }
 
-static s64 set_lock(struct task *t, int fd, struct file *f, struct lock_call *c, bool wait, bool ofd)
+static s64 set_lock(struct task *t, int fd, struct file *f, struct lock_call *c, bool wait,
+		    bool ofd)
 {
 	struct file *now;
 	s64 r;
@@ -190,7 +191,8 @@ s64 sys_flock(struct task *t, const u64 a[6])
 	c.owner = (struct lock_owner){ .id = f, .pid = t->tg->tgid };
 	r = flock_try(&c);
 	if (r == -EAGAIN && !(a[1] & LOCK_NB))
-		r = task_block_on(t, vfs_locks_waitq(f->inode), ~0u, false, NO_DEADLINE, flock_try, &c);
+		r = task_block_on(t, vfs_locks_waitq(f->inode), ~0u, false, NO_DEADLINE, flock_try,
+				  &c);
 	file_put(f);
 	return r;
 }
@@ -278,7 +280,8 @@ static s64 rw_hint(struct task *t, int cmd, uaddr arg)
 	return hint > RW_HINT_MAX ? -EINVAL : 0;
 }
 
-/* Leases need a break protocol that nothing here has: refused as a file system without them does. */
+/* Leases need a break protocol that nothing here has: refused as a file system without them does.
+ */
 static s64 set_lease(struct task *t, struct file *f, int type)
 {
 	if (f->inode->uid != t->cred->fsuid && !cred_capable(t->cred, CAP_LEASE))

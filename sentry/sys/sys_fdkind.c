@@ -86,15 +86,13 @@ s64 sys_timerfd_create(struct task *t, const u64 a[6])
 	switch (clock) {
 	case CLOCK_REALTIME:
 	case CLOCK_MONOTONIC:
-	case CLOCK_BOOTTIME:
-		break;
+	case CLOCK_BOOTTIME: break;
 	case CLOCK_REALTIME_ALARM:
 	case CLOCK_BOOTTIME_ALARM:
 		if (!cred_capable(t->cred, CAP_WAKE_ALARM))
 			return -EPERM;
 		break;
-	default:
-		return -EINVAL;
+	default: return -EINVAL;
 	}
 	err = timerfd_new(t->kernel, t->cred, clock, flags, &f);
 	return err < 0 ? err : install(t, f, flags & TFD_CLOEXEC);
@@ -127,8 +125,8 @@ s64 sys_timerfd_settime(struct task *t, const u64 a[6])
 
 	if (copy_in(t, &value, ua(a[2]), sizeof(value)) < 0)
 		return -EFAULT;
-	if ((flags & ~(TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET)) || !valid_time(&value.it_value) ||
-	    !valid_time(&value.it_interval))
+	if ((flags & ~(TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET)) ||
+	    !valid_time(&value.it_value) || !valid_time(&value.it_interval))
 		return -EINVAL;
 	err = timerfd_from(t, (int)a[0], &f);
 	if (err < 0)
@@ -215,7 +213,8 @@ s64 sys_inotify_init1(struct task *t, const u64 a[6])
 static s64 add_watch(struct task *t, struct file *f, uaddr path, u32 mask)
 {
 	struct path p;
-	s64 ret = sys_path_at(t, AT_FDCWD, path, mask & IN_DONT_FOLLOW ? AT_SYMLINK_NOFOLLOW : 0, &p);
+	s64 ret =
+		sys_path_at(t, AT_FDCWD, path, mask & IN_DONT_FOLLOW ? AT_SYMLINK_NOFOLLOW : 0, &p);
 
 	if (ret < 0)
 		return ret;
@@ -235,7 +234,8 @@ s64 sys_inotify_add_watch(struct task *t, const u64 a[6])
 	struct file *f;
 	s64 ret;
 
-	if (!(mask & (IN_ALL_EVENTS | IN_UNMOUNT)) || ((mask & IN_MASK_ADD) && (mask & IN_MASK_CREATE)))
+	if (!(mask & (IN_ALL_EVENTS | IN_UNMOUNT)) ||
+	    ((mask & IN_MASK_ADD) && (mask & IN_MASK_CREATE)))
 		return -EINVAL;
 	f = fd_get(t->fds, (int)a[0]);
 	if (!f)

@@ -29,8 +29,10 @@ struct sys_rw {
  * raising SIGPIPE and SIGXFSZ. Bytes, or -errno when none were moved.
  */
 s64 sys_rw_iov(struct task *t, struct file *f, const struct sys_iov *iov, const struct sys_rw *rw);
-/* Writes a sentry buffer as a guest's write would (blocking, signals). *io_offset NULL: position. */
-s64 sys_write_buf(struct task *t, struct file *f, void *buf, size_t len, u64 *io_offset, bool nonblock);
+/* Writes a sentry buffer as a guest's write would (blocking, signals). *io_offset NULL: position.
+ */
+s64 sys_write_buf(struct task *t, struct file *f, void *buf, size_t len, u64 *io_offset,
+		  bool nonblock);
 /* Sends SIGXFSZ after -EFBIG from a limit and SIGPIPE after -EPIPE; returns err. */
 s64 sys_write_failed(struct task *t, s64 err);
 /* -EFBIG with SIGXFSZ when `size` is above RLIMIT_FSIZE. */

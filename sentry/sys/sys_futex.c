@@ -8,7 +8,8 @@
 
 /*
  * The timeout argument as a CLOCK_MONOTONIC deadline. FUTEX_WAIT's is relative
- * (whatever FUTEX_CLOCK_REALTIME says); the others' are absolute, LOCK_PI's always on CLOCK_REALTIME.
+ * (whatever FUTEX_CLOCK_REALTIME says); the others' are absolute, LOCK_PI's always on
+ * CLOCK_REALTIME.
  */
 static int timeout_in(struct task *t, int cmd, bool realtime, uaddr addr, u64 *ret)
 {
@@ -27,14 +28,15 @@ static int timeout_in(struct task *t, int cmd, bool realtime, uaddr addr, u64 *r
 	if (__builtin_mul_overflow((u64)ts.tv_sec, 1000000000ULL, &ns) ||
 	    __builtin_add_overflow(ns, (u64)ts.tv_nsec, &ns) || ns > INT64_MAX)
 		ns = INT64_MAX;
-	*ret = clock_to_monotonic(realtime || cmd == FUTEX_LOCK_PI ? CLOCK_REALTIME : CLOCK_MONOTONIC, ns);
+	*ret = clock_to_monotonic(
+		realtime || cmd == FUTEX_LOCK_PI ? CLOCK_REALTIME : CLOCK_MONOTONIC, ns);
 	return 0;
 }
 
 static bool takes_timeout(int cmd)
 {
-	return cmd == FUTEX_WAIT || cmd == FUTEX_WAIT_BITSET || cmd == FUTEX_LOCK_PI || cmd == FUTEX_LOCK_PI2 ||
-	       cmd == FUTEX_WAIT_REQUEUE_PI;
+	return cmd == FUTEX_WAIT || cmd == FUTEX_WAIT_BITSET || cmd == FUTEX_LOCK_PI ||
+	       cmd == FUTEX_LOCK_PI2 || cmd == FUTEX_WAIT_REQUEUE_PI;
 }
 
 s64 sys_futex(struct task *t, const u64 a[6])
@@ -46,39 +48,31 @@ s64 sys_futex(struct task *t, const u64 a[6])
 	u64 deadline = NO_DEADLINE;
 	int r;
 
-	if (realtime && cmd != FUTEX_WAIT && cmd != FUTEX_WAIT_BITSET && cmd != FUTEX_WAIT_REQUEUE_PI &&
-	    cmd != FUTEX_LOCK_PI2)
+	if (realtime && cmd != FUTEX_WAIT && cmd != FUTEX_WAIT_BITSET &&
+	    cmd != FUTEX_WAIT_REQUEUE_PI && cmd != FUTEX_LOCK_PI2)
 		return -ENOSYS;
 	if (takes_timeout(cmd) && (r = timeout_in(t, cmd, realtime, ua(a[3]), &deadline)) < 0)
 		return r;
 	switch (cmd) {
 	case FUTEX_WAIT:
 		return futex_wait(t, addr, private_, val, FUTEX_BITSET_MATCH_ANY, deadline, true);
-	case FUTEX_WAIT_BITSET:
-		return futex_wait(t, addr, private_, val, val3, deadline, false);
-	case FUTEX_WAKE:
-		return futex_wake(t, addr, private_, FUTEX_BITSET_MATCH_ANY, (int)val);
-	case FUTEX_WAKE_BITSET:
-		return futex_wake(t, addr, private_, val3, (int)val);
-	case FUTEX_REQUEUE:
-		return futex_requeue(t, addr, addr2, private_, (int)val, val2, NULL);
+	case FUTEX_WAIT_BITSET: return futex_wait(t, addr, private_, val, val3, deadline, false);
+	case FUTEX_WAKE: return futex_wake(t, addr, private_, FUTEX_BITSET_MATCH_ANY, (int)val);
+	case FUTEX_WAKE_BITSET: return futex_wake(t, addr, private_, val3, (int)val);
+	case FUTEX_REQUEUE: return futex_requeue(t, addr, addr2, private_, (int)val, val2, NULL);
 	case FUTEX_CMP_REQUEUE:
 		return futex_requeue(t, addr, addr2, private_, (int)val, val2, &val3);
-	case FUTEX_WAKE_OP:
-		return futex_wake_op(t, addr, addr2, private_, (int)val, val2, val3);
+	case FUTEX_WAKE_OP: return futex_wake_op(t, addr, addr2, private_, (int)val, val2, val3);
 	case FUTEX_LOCK_PI:
-	case FUTEX_LOCK_PI2:
-		return futex_lock_pi(t, addr, private_, deadline, false);
-	case FUTEX_TRYLOCK_PI:
-		return futex_lock_pi(t, addr, private_, NO_DEADLINE, true);
-	case FUTEX_UNLOCK_PI:
-		return futex_unlock_pi(t, addr, private_);
+	case FUTEX_LOCK_PI2: return futex_lock_pi(t, addr, private_, deadline, false);
+	case FUTEX_TRYLOCK_PI: return futex_lock_pi(t, addr, private_, NO_DEADLINE, true);
+	case FUTEX_UNLOCK_PI: return futex_unlock_pi(t, addr, private_);
 	case FUTEX_WAIT_REQUEUE_PI:
-		return futex_wait_requeue_pi(t, addr, private_, val, FUTEX_BITSET_MATCH_ANY, deadline, addr2);
+		return futex_wait_requeue_pi(t, addr, private_, val, FUTEX_BITSET_MATCH_ANY,
+					     deadline, addr2);
 	case FUTEX_CMP_REQUEUE_PI:
 		return futex_cmp_requeue_pi(t, addr, addr2, private_, (int)val, val2, val3);
-	default:
-		return -ENOSYS;
+	default: return -ENOSYS;
 	}
 }
 
@@ -97,8 +91,8 @@ static bool may_inspect(struct task *t, struct task *target)
 	const struct cred *c = target == t ? NULL : task_get_cred(target);
 	const struct cred *me = t->cred;
 	bool ok = c == NULL || cred_capable(me, CAP_SYS_PTRACE) ||
-		  (me->uid == c->euid && me->uid == c->suid && me->uid == c->uid && me->gid == c->egid &&
-		   me->gid == c->sgid && me->gid == c->gid);
+		  (me->uid == c->euid && me->uid == c->suid && me->uid == c->uid &&
+		   me->gid == c->egid && me->gid == c->sgid && me->gid == c->gid);
 
 	cred_put(c);
 	return ok;

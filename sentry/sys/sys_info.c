@@ -64,7 +64,8 @@ static void count_group(struct thread_group *tg, void *arg)
 	struct task_counts *c = arg;
 	struct task *t;
 
-	list_for_each(t, &tg->tasks, group_node) {
+	list_for_each(t, &tg->tasks, group_node)
+	{
 		c->tasks++;
 		if (atomic_load(&t->state) == TASK_RUNNING)
 			c->running++;
@@ -118,8 +119,7 @@ static void group_usage(struct task *t, struct rusage *ru)
 	MUTEX_GUARD(&t->kernel->tasklist_lock);
 	ru->ru_minflt = (long)tg->dead_minflt;
 	ru->ru_majflt = (long)tg->dead_majflt;
-	list_for_each(i, &tg->tasks, group_node)
-		add_task(ru, i);
+	list_for_each(i, &tg->tasks, group_node) add_task(ru, i);
 }
 
 s64 sys_getrusage(struct task *t, const u64 a[6])
@@ -130,9 +130,7 @@ s64 sys_getrusage(struct task *t, const u64 a[6])
 	u64 utime, stime;
 
 	switch ((int)a[0]) {
-	case RUSAGE_SELF:
-		group_usage(t, &ru);
-		break;
+	case RUSAGE_SELF: group_usage(t, &ru); break;
 	case RUSAGE_THREAD:
 		task_cpu_times(t, &utime, &stime);
 		set_times(&ru, utime, stime);
@@ -146,8 +144,7 @@ s64 sys_getrusage(struct task *t, const u64 a[6])
 		ru.ru_maxrss = (long)(tg->child_maxrss / 1024);
 		mutex_unlock(&t->kernel->tasklist_lock);
 		break;
-	default:
-		return -EINVAL;
+	default: return -EINVAL;
 	}
 	if ((int)a[0] != RUSAGE_CHILDREN) {
 		mm_get_stats(t->mm, &stats);
@@ -173,21 +170,21 @@ static bool may_limit(struct task *t, struct task *target)
 	return ok;
 }
 
-static int change_limit(struct task *t, struct thread_group *tg, u32 resource, const struct rlimit64 *new,
-			struct rlimit64 *ret_old)
+static int change_limit(struct task *t, struct thread_group *tg, u32 resource,
+			const struct rlimit64 *new, struct rlimit64 *ret_old)
 {
 	struct rlimit64 *limit;
 
 	if (resource >= RLIM_NLIMITS)
 		return -EINVAL;
-	if (new && new->rlim_cur > new->rlim_max)
+	if (new &&new->rlim_cur > new->rlim_max)
 		return -EINVAL;
-	if (new && resource == RLIMIT_NOFILE && new->rlim_max > FD_TABLE_MAX)
+	if (new &&resource == RLIMIT_NOFILE &&new->rlim_max > FD_TABLE_MAX)
 		return -EPERM;
 	mutex_lock(&tg->limit_lock);
 	limit = &tg->limits[resource];
 	*ret_old = *limit;
-	if (new && new->rlim_max > limit->rlim_max && !cred_capable(t->cred, CAP_SYS_RESOURCE)) {
+	if (new &&new->rlim_max > limit->rlim_max && !cred_capable(t->cred, CAP_SYS_RESOURCE)) {
 		mutex_unlock(&tg->limit_lock);
 		return -EPERM;
 	}
@@ -195,7 +192,7 @@ static int change_limit(struct task *t, struct thread_group *tg, u32 resource, c
 		*limit = *new;
 	mutex_unlock(&tg->limit_lock);
 	/* Another's CPU limit takes effect with its next look at its timers, or at its exec. */
-	if (new && resource == RLIMIT_CPU && tg == t->tg)
+	if (new &&resource == RLIMIT_CPU && tg == t->tg)
 		cpu_limit_changed(tg);
 	return 0;
 }
@@ -227,7 +224,8 @@ s64 sys_prlimit64(struct task *t, const u64 a[6])
 	target = pid == 0 ? task_get(t) : task_find(t->kernel, pid);
 	if (target == NULL)
 		return -ESRCH;
-	r = may_limit(t, target) ? change_limit(t, target->tg, (u32)a[1], a[2] ? &new : NULL, &old) : -EPERM;
+	r = may_limit(t, target) ? change_limit(t, target->tg, (u32)a[1], a[2] ? &new : NULL, &old)
+				 : -EPERM;
 	task_put(target);
 	if (r == 0 && a[3])
 		r = copy_out(t, ua(a[3]), &old, sizeof(old));

@@ -153,8 +153,8 @@ static size_t piece_limit(size_t done)
 	return MIN(limit, PIECE_MAX);
 }
 
-ssize_t sys_iov_transfer(struct task *t, const struct sys_iov *iov, size_t skip, bool to_guest, bool whole,
-			 ssize_t (*op)(void *arg, struct kiov *k), void *arg)
+ssize_t sys_iov_transfer(struct task *t, const struct sys_iov *iov, size_t skip, bool to_guest,
+			 bool whole, ssize_t (*op)(void *arg, struct kiov *k), void *arg)
 {
 	struct iovec small_seg[SYS_IOV_SEGS];
 	struct mm_pin small_pins[SYS_IOV_SEGS];
@@ -174,7 +174,8 @@ ssize_t sys_iov_transfer(struct task *t, const struct sys_iov *iov, size_t skip,
 	if (segs > SYS_IOV_SEGS) {
 		mem = malloc(segs * (sizeof(struct iovec) + sizeof(struct mm_pin)));
 		if (mem)
-			p = (struct piece){ mem, (struct mm_pin *)((struct iovec *)mem + segs), (int)segs, 0, 0 };
+			p = (struct piece){ mem, (struct mm_pin *)((struct iovec *)mem + segs),
+					    (int)segs, 0, 0 };
 		else if (whole)
 			return -ENOMEM;
 	}

@@ -11,9 +11,9 @@
 #include <sys/mount.h>
 
 /* Flags that MAP_SHARED_VALIDATE knows; MAP_SYNC needs a DAX file system, which there is not. */
-#define MAP_KNOWN                                                                            \
-	(MAP_TYPE | MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_ANONYMOUS | MAP_DENYWRITE |          \
-	 MAP_EXECUTABLE | MAP_GROWSDOWN | MAP_LOCKED | MAP_NORESERVE | MAP_POPULATE |          \
+#define MAP_KNOWN                                                                                  \
+	(MAP_TYPE | MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_ANONYMOUS | MAP_DENYWRITE |              \
+	 MAP_EXECUTABLE | MAP_GROWSDOWN | MAP_LOCKED | MAP_NORESERVE | MAP_POPULATE |              \
 	 MAP_NONBLOCK | MAP_STACK | MAP_HUGETLB | MAP_32BIT | (0x3f << MAP_HUGE_SHIFT))
 #define MEMFD_NAME_SIZE 250
 #define MINCORE_STEP 4096 /* pages at a time */
@@ -121,8 +121,8 @@ s64 sys_mmap(struct task *t, const u64 a[6])
 	if (m.flags & MAP_ANONYMOUS) {
 		if (type != MAP_SHARED && type != MAP_PRIVATE)
 			return -EINVAL;
-		return type == MAP_SHARED && !(m.flags & MAP_HUGETLB) ? map_shared_anonymous(t, &m) :
-									mm_mmap(t->mm, &m);
+		return type == MAP_SHARED && !(m.flags & MAP_HUGETLB) ? map_shared_anonymous(t, &m)
+								      : mm_mmap(t->mm, &m);
 	}
 	f = fd_get(t->fds, (int)a[4]);
 	if (!f)
@@ -165,7 +165,8 @@ s64 sys_pkey_mprotect(struct task *t, const u64 a[6])
 
 s64 sys_pkey_alloc(struct task *t, const u64 a[6])
 {
-	return a[0] || (a[1] & ~(u64)(PKEY_DISABLE_ACCESS | PKEY_DISABLE_WRITE)) ? -EINVAL : -ENOSPC;
+	return a[0] || (a[1] & ~(u64)(PKEY_DISABLE_ACCESS | PKEY_DISABLE_WRITE)) ? -EINVAL
+										 : -ENOSPC;
 }
 
 s64 sys_pkey_free(struct task *t, const u64 a[6])
@@ -242,7 +243,8 @@ s64 sys_mlock(struct task *t, const u64 a[6])
 
 s64 sys_mlock2(struct task *t, const u64 a[6])
 {
-	return (int)a[2] & ~MLOCK_ONFAULT ? -EINVAL : lock_range(t, a[0], a[1], a[2] & MLOCK_ONFAULT);
+	return (int)a[2] & ~MLOCK_ONFAULT ? -EINVAL
+					  : lock_range(t, a[0], a[1], a[2] & MLOCK_ONFAULT);
 }
 
 s64 sys_munlock(struct task *t, const u64 a[6])
@@ -254,7 +256,8 @@ s64 sys_mlockall(struct task *t, const u64 a[6])
 {
 	struct mm_limits limits;
 
-	if (!a[0] || ((int)a[0] & ~(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) || (int)a[0] == MCL_ONFAULT)
+	if (!a[0] || ((int)a[0] & ~(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT)) ||
+	    (int)a[0] == MCL_ONFAULT)
 		return -EINVAL;
 	task_mm_limits(t, &limits);
 	return mm_mlockall(t->mm, (int)a[0], &limits);

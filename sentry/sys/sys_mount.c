@@ -13,9 +13,9 @@
 #define MS_MAGIC_MASK 0xffff0000u
 #define MOUNT_DATA_SIZE PAGE_SIZE
 /* What a mount keeps of the flags. */
-#define MOUNT_FLAGS                                                                          \
-	(MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME | MS_NODIRATIME |           \
-	 MS_RELATIME | MS_STRICTATIME)
+#define MOUNT_FLAGS                                                                                \
+	(MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME | MS_NODIRATIME | MS_RELATIME | \
+	 MS_STRICTATIME)
 #define MS_PROPAGATION (MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE)
 
 struct mount_call {
@@ -53,7 +53,8 @@ static int new_superblock(struct task *t, const struct mount_call *c, struct sup
 	return -ENODEV;
 }
 
-static int mount_new_fs(struct task *t, const struct mount_call *c, const struct path *at, u32 flags)
+static int mount_new_fs(struct task *t, const struct mount_call *c, const struct path *at,
+			u32 flags)
 {
 	struct superblock *sb;
 	int err = new_superblock(t, c, &sb);
@@ -68,7 +69,8 @@ static int mount_new_fs(struct task *t, const struct mount_call *c, const struct
 }
 
 /* bind and move take another path as their source. */
-static int mount_from_path(struct task *t, const struct mount_call *c, const struct path *at, u32 flags)
+static int mount_from_path(struct task *t, const struct mount_call *c, const struct path *at,
+			   u32 flags)
 {
 	struct sys_walk w;
 	struct path from;
@@ -168,7 +170,8 @@ s64 sys_umount2(struct task *t, const u64 a[6])
 		return -EINVAL;
 	if (!cred_capable(t->cred, CAP_SYS_ADMIN))
 		return -EPERM;
-	err = sys_path_at(t, AT_FDCWD, ua(a[0]), flags & UMOUNT_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0, &at);
+	err = sys_path_at(t, AT_FDCWD, ua(a[0]), flags & UMOUNT_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0,
+			  &at);
 	if (err < 0)
 		return err;
 	err = at.mnt ? mount_remove(t->ns->mnt, &at, flags) : -EINVAL;

@@ -9,12 +9,12 @@
 #include <linux/openat2.h>
 
 #define O_TMPFILE_BIT (O_TMPFILE & ~O_DIRECTORY)
-#define VALID_OPEN_FLAGS                                                                     \
-	(O_ACCMODE | O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_APPEND | O_NONBLOCK | O_SYNC |  \
-	 O_DSYNC | O_ASYNC | O_DIRECT | KERNEL_O_LARGEFILE | O_DIRECTORY | O_NOFOLLOW |        \
+#define VALID_OPEN_FLAGS                                                                           \
+	(O_ACCMODE | O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_APPEND | O_NONBLOCK | O_SYNC |      \
+	 O_DSYNC | O_ASYNC | O_DIRECT | KERNEL_O_LARGEFILE | O_DIRECTORY | O_NOFOLLOW |            \
 	 O_NOATIME | O_CLOEXEC | O_PATH | O_TMPFILE_BIT)
-#define VALID_RESOLVE                                                                        \
-	(RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH |     \
+#define VALID_RESOLVE                                                                              \
+	(RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH |         \
 	 RESOLVE_IN_ROOT | RESOLVE_CACHED)
 
 /* ---- open ---- */
@@ -132,8 +132,8 @@ s64 sys_openat2(struct task *t, const u64 a[6])
 	if (err < 0)
 		return err;
 	return open_at(t, (int)a[0], ua(a[1]),
-		       (u32)how.flags | (how.flags & O_PATH ? 0 : KERNEL_O_LARGEFILE), (u32)how.mode,
-		       how.resolve & ~(u64)RESOLVE_CACHED);
+		       (u32)how.flags | (how.flags & O_PATH ? 0 : KERNEL_O_LARGEFILE),
+		       (u32)how.mode, how.resolve & ~(u64)RESOLVE_CACHED);
 }
 
 /* ---- close, dup ---- */
@@ -281,7 +281,8 @@ s64 sys_fchdir(struct task *t, const u64 a[6])
 
 	if (!f)
 		return -EBADF;
-	err = inode_is_dir(f->inode) && f->path.mnt ? vfs_access(&f->path, t->cred, MAY_EXEC) : -ENOTDIR;
+	err = inode_is_dir(f->inode) && f->path.mnt ? vfs_access(&f->path, t->cred, MAY_EXEC)
+						    : -ENOTDIR;
 	p = f->path;
 	if (!err) {
 		path_get(&p);

@@ -9,11 +9,11 @@
 #include <linux/sched.h>
 #include <string.h>
 
-#define NS_UNSUPPORTED                                                                   \
+#define NS_UNSUPPORTED                                                                             \
 	(CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWCGROUP | CLONE_NEWTIME)
-#define UNSHARE_FLAGS                                                                    \
-	(CLONE_THREAD | CLONE_FS | CLONE_NEWNS | CLONE_SIGHAND | CLONE_VM | CLONE_FILES | CLONE_SYSVSEM | \
-	 CLONE_NEWUTS | CLONE_NEWUSER | NS_UNSUPPORTED)
+#define UNSHARE_FLAGS                                                                              \
+	(CLONE_THREAD | CLONE_FS | CLONE_NEWNS | CLONE_SIGHAND | CLONE_VM | CLONE_FILES |          \
+	 CLONE_SYSVSEM | CLONE_NEWUTS | CLONE_NEWUSER | NS_UNSUPPORTED)
 
 s64 sys_pidfd_open(struct task *t, const u64 a[6])
 {
@@ -75,7 +75,8 @@ static int pidfd_info(struct task *t, uaddr addr, int sig, struct thread_group *
 }
 
 /* A pidfd, or a directory /proc/PID, which does too (killall uses it). */
-static int signal_target_arg(struct task *t, int fd, struct file **ret, struct thread_group **ret_tg)
+static int signal_target_arg(struct task *t, int fd, struct file **ret,
+			     struct thread_group **ret_tg)
 {
 	struct file *f = fd_get(t->fds, fd);
 	struct thread_group *tg = f ? procfs_group_of(f) : NULL;
@@ -303,19 +304,18 @@ static s64 kcmp_tasks(struct task *t, struct task *x, struct task *y, int type, 
 		fy = file_of(y, (int)a[4]);
 		return fx && fy ? compare(k, fx, fy) : -EBADF;
 	case KCMP_VM:
-		return compare(k, __atomic_load_n(&x->mm, __ATOMIC_RELAXED), __atomic_load_n(&y->mm, __ATOMIC_RELAXED));
+		return compare(k, __atomic_load_n(&x->mm, __ATOMIC_RELAXED),
+			       __atomic_load_n(&y->mm, __ATOMIC_RELAXED));
 	case KCMP_FILES:
 		return compare(k, __atomic_load_n(&x->fds, __ATOMIC_RELAXED),
 			       __atomic_load_n(&y->fds, __ATOMIC_RELAXED));
 	case KCMP_FS:
-		return compare(k, __atomic_load_n(&x->fs, __ATOMIC_RELAXED), __atomic_load_n(&y->fs, __ATOMIC_RELAXED));
-	case KCMP_SIGHAND:
-		return compare(k, x->tg->sighand, y->tg->sighand);
+		return compare(k, __atomic_load_n(&x->fs, __ATOMIC_RELAXED),
+			       __atomic_load_n(&y->fs, __ATOMIC_RELAXED));
+	case KCMP_SIGHAND: return compare(k, x->tg->sighand, y->tg->sighand);
 	case KCMP_IO:
-	case KCMP_SYSVSEM:
-		return compare(k, NULL, NULL); /* no such objects: all share none */
-	case KCMP_EPOLL_TFD:
-		return -EOPNOTSUPP;
+	case KCMP_SYSVSEM: return compare(k, NULL, NULL); /* no such objects: all share none */
+	case KCMP_EPOLL_TFD: return -EOPNOTSUPP;
 	}
 	return -EINVAL;
 }

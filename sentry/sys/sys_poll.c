@@ -61,7 +61,8 @@ static int fill_polls(struct poll_one *p, const struct pollfd *fds, size_t count
 }
 
 /* revents of every entry out; the number that have some, or -EFAULT. */
-static s64 polls_out(struct task *t, uaddr at, const struct poll_one *p, struct pollfd *fds, size_t count)
+static s64 polls_out(struct task *t, uaddr at, const struct poll_one *p, struct pollfd *fds,
+		     size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		fds[i].revents = (short)p[i].revents;
@@ -171,8 +172,8 @@ s64 sys_ppoll(struct task *t, const u64 a[6])
 /* ---- select ---- */
 
 struct select_sets {
-	size_t bytes;	     /* of each set, whole words */
-	u8 *in[3], *out[3];  /* read, write, except; in[i] NULL: not given */
+	size_t bytes;	    /* of each set, whole words */
+	u8 *in[3], *out[3]; /* read, write, except; in[i] NULL: not given */
 	u8 *memory;
 	u8 few[6 * 128];
 };
@@ -312,7 +313,8 @@ s64 sys_select(struct task *t, const u64 a[6])
 		return ret;
 	now = clock_monotonic_ns();
 	u64 left = deadline > now ? deadline - now : 0;
-	tv = (struct timeval){ (time_t)(left / 1000000000ULL), (suseconds_t)(left % 1000000000ULL / 1000) };
+	tv = (struct timeval){ (time_t)(left / 1000000000ULL),
+			       (suseconds_t)(left % 1000000000ULL / 1000) };
 	if (copy_out(t, ua(a[4]), &tv, sizeof(tv)) < 0 && ret == -ERESTARTNOHAND)
 		ret = -EINTR;
 	return ret;
@@ -358,7 +360,8 @@ s64 sys_epoll_create(struct task *t, const u64 a[6])
 
 s64 sys_epoll_create1(struct task *t, const u64 a[6])
 {
-	return (u32)a[0] & ~(u32)EPOLL_CLOEXEC ? -EINVAL : create_epoll(t, (u32)a[0] & EPOLL_CLOEXEC);
+	return (u32)a[0] & ~(u32)EPOLL_CLOEXEC ? -EINVAL
+					       : create_epoll(t, (u32)a[0] & EPOLL_CLOEXEC);
 }
 
 s64 sys_epoll_ctl(struct task *t, const u64 a[6])

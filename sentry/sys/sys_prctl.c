@@ -142,7 +142,8 @@ static s64 set_keepcaps(struct task *t, const u64 a[6])
 		return -EINVAL;
 	if (bits & SECBIT_KEEP_CAPS_LOCKED)
 		return -EPERM;
-	return set_securebits_value(t, a[1] ? bits | SECBIT_KEEP_CAPS : bits & ~(u32)SECBIT_KEEP_CAPS);
+	return set_securebits_value(t,
+				    a[1] ? bits | SECBIT_KEEP_CAPS : bits & ~(u32)SECBIT_KEEP_CAPS);
 }
 
 static s64 get_keepcaps(struct task *t, const u64 a[6])
@@ -157,7 +158,8 @@ static s64 set_securebits(struct task *t, const u64 a[6])
 	/* Locked bits and locks stay; unknown bits and the capability are Linux's cap_prctl. */
 	if (((old & SECURE_ALL_LOCKS) >> 1) & (old ^ new))
 		return -EPERM;
-	if ((old & SECURE_ALL_LOCKS & ~new) || (a[1] & ~(u64)(SECURE_ALL_LOCKS | SECURE_ALL_BITS)) ||
+	if ((old & SECURE_ALL_LOCKS & ~new) ||
+	    (a[1] & ~(u64)(SECURE_ALL_LOCKS | SECURE_ALL_BITS)) ||
 	    !cred_capable(t->cred, CAP_SETPCAP))
 		return -EPERM;
 	return set_securebits_value(t, new);
@@ -391,30 +393,18 @@ static s64 get_auxv(struct task *t, const u64 a[6])
 static u64 *mm_mark(struct mm_marks *m, u64 option)
 {
 	switch (option) {
-	case PR_SET_MM_START_CODE:
-		return &m->start_code;
-	case PR_SET_MM_END_CODE:
-		return &m->end_code;
-	case PR_SET_MM_START_DATA:
-		return &m->start_data;
-	case PR_SET_MM_END_DATA:
-		return &m->end_data;
-	case PR_SET_MM_START_STACK:
-		return &m->start_stack;
-	case PR_SET_MM_START_BRK:
-		return &m->start_brk;
-	case PR_SET_MM_BRK:
-		return &m->brk;
-	case PR_SET_MM_ARG_START:
-		return &m->arg_start;
-	case PR_SET_MM_ARG_END:
-		return &m->arg_end;
-	case PR_SET_MM_ENV_START:
-		return &m->env_start;
-	case PR_SET_MM_ENV_END:
-		return &m->env_end;
-	default:
-		return NULL;
+	case PR_SET_MM_START_CODE: return &m->start_code;
+	case PR_SET_MM_END_CODE: return &m->end_code;
+	case PR_SET_MM_START_DATA: return &m->start_data;
+	case PR_SET_MM_END_DATA: return &m->end_data;
+	case PR_SET_MM_START_STACK: return &m->start_stack;
+	case PR_SET_MM_START_BRK: return &m->start_brk;
+	case PR_SET_MM_BRK: return &m->brk;
+	case PR_SET_MM_ARG_START: return &m->arg_start;
+	case PR_SET_MM_ARG_END: return &m->arg_end;
+	case PR_SET_MM_ENV_START: return &m->env_start;
+	case PR_SET_MM_ENV_END: return &m->env_end;
+	default: return NULL;
 	}
 }
 
@@ -448,8 +438,8 @@ static s64 set_mm_map(struct task *t, const u64 a[6], struct mm_marks *m)
 		return r;
 	if (map.exe_fd != (u32)-1)
 		return -EPERM; /* the executable stays what it is */
-	if (map.start_code > map.end_code || map.start_data > map.end_data || map.arg_start > map.arg_end ||
-	    map.env_start > map.env_end || map.start_brk > map.brk)
+	if (map.start_code > map.end_code || map.start_data > map.end_data ||
+	    map.arg_start > map.arg_end || map.env_start > map.env_end || map.start_brk > map.brk)
 		return -EINVAL;
 	if (map.auxv_size && (r = set_mm_auxv(t, m, (u64)(uintptr_t)map.auxv, map.auxv_size)) < 0)
 		return r;
@@ -472,7 +462,8 @@ static s64 set_mm(struct task *t, const u64 a[6])
 	u64 *mark;
 	s64 r;
 
-	if (a[4] || (a[3] && a[1] != PR_SET_MM_AUXV && a[1] != PR_SET_MM_MAP && a[1] != PR_SET_MM_MAP_SIZE))
+	if (a[4] ||
+	    (a[3] && a[1] != PR_SET_MM_AUXV && a[1] != PR_SET_MM_MAP && a[1] != PR_SET_MM_MAP_SIZE))
 		return -EINVAL;
 	mm_get_marks(t->mm, &marks);
 	if (a[1] == PR_SET_MM_MAP || a[1] == PR_SET_MM_MAP_SIZE)
@@ -493,7 +484,8 @@ static s64 set_mm(struct task *t, const u64 a[6])
 		if (info == NULL)
 			return -ENOMEM;
 		/* Inside something mapped. The break itself moves only by brk(2). */
-		r = mm_vma_at_or_after(t->mm, a[2], false, info) && info->start <= a[2] ? 0 : -EINVAL;
+		r = mm_vma_at_or_after(t->mm, a[2], false, info) && info->start <= a[2] ? 0
+											: -EINVAL;
 		free(info);
 		*mark = a[2];
 	}
@@ -588,12 +580,9 @@ s64 sys_arch_prctl(struct task *t, const u64 a[6])
 
 		return copy_out(t, ua(a[1]), &base, sizeof(base));
 	}
-	case ARCH_GET_CPUID:
-		return 1; /* cpuid works and cannot be switched off */
-	case ARCH_SET_CPUID:
-		return a[1] ? 0 : -ENODEV;
-	default:
-		return -EINVAL;
+	case ARCH_GET_CPUID: return 1; /* cpuid works and cannot be switched off */
+	case ARCH_SET_CPUID: return a[1] ? 0 : -ENODEV;
+	default: return -EINVAL;
 	}
 }
 

@@ -36,7 +36,8 @@ static void visit_group(struct thread_group *tg, void *arg)
 
 	if (e->kind == WHO_PGRP && (tg->pgrp == NULL || tg->pgrp->pgid != e->pgid))
 		return;
-	list_for_each(target, &tg->tasks, group_node) {
+	list_for_each(target, &tg->tasks, group_node)
+	{
 		if (e->kind == WHO_USER) {
 			const struct cred *c = task_get_cred(target);
 			bool same = c->uid == e->uid;
@@ -148,17 +149,10 @@ static int set_ioprio(struct each *e, struct task *target, const struct cred *c)
 static int ioprio_kind(u64 which, enum who_kind *ret)
 {
 	switch ((int)which) {
-	case IOPRIO_WHO_PROCESS:
-		*ret = WHO_TASK;
-		return 0;
-	case IOPRIO_WHO_PGRP:
-		*ret = WHO_PGRP;
-		return 0;
-	case IOPRIO_WHO_USER:
-		*ret = WHO_USER;
-		return 0;
-	default:
-		return -EINVAL;
+	case IOPRIO_WHO_PROCESS: *ret = WHO_TASK; return 0;
+	case IOPRIO_WHO_PGRP: *ret = WHO_PGRP; return 0;
+	case IOPRIO_WHO_USER: *ret = WHO_USER; return 0;
+	default: return -EINVAL;
 	}
 }
 
@@ -185,14 +179,12 @@ s64 sys_ioprio_set(struct task *t, const u64 a[6])
 			return -EPERM;
 		break;
 	case IOPRIO_CLASS_BE:
-	case IOPRIO_CLASS_IDLE:
-		break;
+	case IOPRIO_CLASS_IDLE: break;
 	case IOPRIO_CLASS_NONE:
 		if (IOPRIO_PRIO_DATA((u32)a[2]))
 			return -EINVAL;
 		break;
-	default:
-		return -EINVAL;
+	default: return -EINVAL;
 	}
 	r = for_each_task(&e, (int)a[1]);
 	return r < 0 ? r : e.result;

@@ -18,10 +18,10 @@
 #define USER_CS 0x33
 #define USER_SS 0x2b
 #define FLAGS_CHANGEABLE 0x50dd5ULL
-#define PTRACE_OPTIONS_KNOWN                                                             \
-	(PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | \
-	 PTRACE_O_TRACEEXEC | PTRACE_O_TRACEVFORKDONE | PTRACE_O_TRACEEXIT | PTRACE_O_TRACESECCOMP | \
-	 PTRACE_O_EXITKILL)
+#define PTRACE_OPTIONS_KNOWN                                                                       \
+	(PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE |  \
+	 PTRACE_O_TRACEEXEC | PTRACE_O_TRACEVFORKDONE | PTRACE_O_TRACEEXIT |                       \
+	 PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL)
 #ifndef PTRACE_SYSEMU
 #define PTRACE_SYSEMU 31
 #define PTRACE_SYSEMU_SINGLESTEP 32
@@ -133,17 +133,10 @@ static int regset_load(struct task *x, u32 type, struct regset_buf *b)
 	const struct ptrace_xstate *xs = x->ptrace->xstate;
 
 	switch (type) {
-	case NT_PRSTATUS:
-		b->size = sizeof(struct user_regs_struct);
-		break;
-	case NT_PRFPREG:
-		b->size = LEGACY_FP_SIZE;
-		break;
-	case NT_X86_XSTATE:
-		b->size = xs->size;
-		break;
-	default:
-		return -EINVAL;
+	case NT_PRSTATUS: b->size = sizeof(struct user_regs_struct); break;
+	case NT_PRFPREG: b->size = LEGACY_FP_SIZE; break;
+	case NT_X86_XSTATE: b->size = xs->size; break;
+	default: return -EINVAL;
 	}
 	if (type != NT_PRSTATUS && b->size > xs->size)
 		return -ENODEV;
@@ -376,7 +369,8 @@ static void syscall_info_fill(struct task *x, struct ptrace_syscall_info *i, siz
 	case PTRACE_SYSCALL_INFO_EXIT:
 		i->exit.rval = (s64)r->rax;
 		i->exit.is_error = (s64)r->rax < 0 && (s64)r->rax >= -4095;
-		*ret_size = offsetof(struct ptrace_syscall_info, exit.is_error) + sizeof(i->exit.is_error);
+		*ret_size = offsetof(struct ptrace_syscall_info, exit.is_error) +
+			    sizeof(i->exit.is_error);
 		break;
 	case PTRACE_SYSCALL_INFO_SECCOMP:
 		i->seccomp.nr = r->orig_rax;
@@ -447,18 +441,12 @@ static s64 request(struct task *t, struct task *x, u32 req, u64 addr, u64 data)
 	case PTRACE_PEEKUSR:
 	case PTRACE_POKETEXT:
 	case PTRACE_POKEDATA:
-	case PTRACE_POKEUSR:
-		return peek_poke(t, x, req, addr, data);
-	case PTRACE_CONT:
-		return resume(t, x, RESUME_CONT, data);
-	case PTRACE_SYSCALL:
-		return resume(t, x, RESUME_SYSCALL, data);
-	case PTRACE_SINGLESTEP:
-		return resume(t, x, RESUME_STEP, data);
-	case PTRACE_SYSEMU:
-		return resume(t, x, RESUME_SYSEMU, data);
-	case PTRACE_SYSEMU_SINGLESTEP:
-		return resume(t, x, RESUME_SYSEMU_STEP, data);
+	case PTRACE_POKEUSR: return peek_poke(t, x, req, addr, data);
+	case PTRACE_CONT: return resume(t, x, RESUME_CONT, data);
+	case PTRACE_SYSCALL: return resume(t, x, RESUME_SYSCALL, data);
+	case PTRACE_SINGLESTEP: return resume(t, x, RESUME_STEP, data);
+	case PTRACE_SYSEMU: return resume(t, x, RESUME_SYSEMU, data);
+	case PTRACE_SYSEMU_SINGLESTEP: return resume(t, x, RESUME_SYSEMU_STEP, data);
 	case PTRACE_GETREGS:
 	case PTRACE_SETREGS:
 		return regset(t, x, NT_PRSTATUS, ua(data), &len, req == PTRACE_SETREGS);
@@ -470,20 +458,15 @@ static s64 request(struct task *t, struct task *x, u32 req, u64 addr, u64 data)
 	case PTRACE_SETREGSET:
 		return regset_iov(t, x, (u32)addr, ua(data), req == PTRACE_SETREGSET);
 	case PTRACE_GETSIGINFO:
-	case PTRACE_SETSIGINFO:
-		return siginfo(t, x, ua(data), req == PTRACE_SETSIGINFO);
+	case PTRACE_SETSIGINFO: return siginfo(t, x, ua(data), req == PTRACE_SETSIGINFO);
 	case PTRACE_GETSIGMASK:
 	case PTRACE_SETSIGMASK:
 		return tracee_sigmask(t, x, addr, ua(data), req == PTRACE_SETSIGMASK);
 	case PTRACE_SETOPTIONS:
-	case PTRACE_OLDSETOPTIONS:
-		return set_options(t, x, data);
-	case PTRACE_GETEVENTMSG:
-		return event_message(t, x, ua(data));
-	case PTRACE_GET_SYSCALL_INFO:
-		return syscall_info(t, x, addr, ua(data));
-	case PTRACE_DETACH:
-		return detach(t, x, data);
+	case PTRACE_OLDSETOPTIONS: return set_options(t, x, data);
+	case PTRACE_GETEVENTMSG: return event_message(t, x, ua(data));
+	case PTRACE_GET_SYSCALL_INFO: return syscall_info(t, x, addr, ua(data));
+	case PTRACE_DETACH: return detach(t, x, data);
 	}
 	return -EIO;
 }

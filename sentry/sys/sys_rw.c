@@ -50,8 +50,8 @@ static ssize_t transfer_piece(void *arg, struct kiov *k)
 {
 	struct transfer *x = arg;
 	const u64 *offset = x->positioned ? &x->offset : NULL;
-	ssize_t n = x->write ? vfs_write(x->f, k, offset, x->flags, x->limit) :
-			       vfs_read(x->f, k, offset, x->flags);
+	ssize_t n = x->write ? vfs_write(x->f, k, offset, x->flags, x->limit)
+			     : vfs_read(x->f, k, offset, x->flags);
 
 	if (n > 0)
 		x->offset += (u64)n;
@@ -93,7 +93,8 @@ s64 sys_rw_iov(struct task *t, struct file *f, const struct sys_iov *iov, const 
 	for (;;) {
 		n = transfer_try(&x);
 		if (n == -EAGAIN && !nonblock)
-			n = task_block_on(t, vfs_waitq(f), events, false, deadline, transfer_try, &x);
+			n = task_block_on(t, vfs_waitq(f), events, false, deadline, transfer_try,
+					  &x);
 		if (n == -ERESTARTSYS && timeout)
 			n = -EINTR;
 		if (n <= 0)
@@ -129,7 +130,8 @@ static s64 buffer_write_try(void *arg)
 	return n;
 }
 
-s64 sys_write_buf(struct task *t, struct file *f, void *buf, size_t len, u64 *io_offset, bool nonblock)
+s64 sys_write_buf(struct task *t, struct file *f, void *buf, size_t len, u64 *io_offset,
+		  bool nonblock)
 {
 	struct buffer_write b = { .f = f,
 				  .buf = buf,
@@ -238,7 +240,8 @@ s64 sys_pwrite64(struct task *t, const u64 a[6])
 {
 	if ((s64)a[3] < 0)
 		return -EINVAL;
-	return rw_single(t, (int)a[0], a[1], a[2], &(struct sys_rw){ .write = true, .offset = &a[3] });
+	return rw_single(t, (int)a[0], a[1], a[2],
+			 &(struct sys_rw){ .write = true, .offset = &a[3] });
 }
 
 s64 sys_readv(struct task *t, const u64 a[6])
@@ -262,7 +265,8 @@ s64 sys_pwritev(struct task *t, const u64 a[6])
 {
 	if ((s64)a[3] < 0)
 		return -EINVAL;
-	return rw_vector(t, (int)a[0], a[1], a[2], &(struct sys_rw){ .write = true, .offset = &a[3] });
+	return rw_vector(t, (int)a[0], a[1], a[2],
+			 &(struct sys_rw){ .write = true, .offset = &a[3] });
 }
 
 /* The offset is a[3] (a[4] is its unused high half); -1 means the file's position. */

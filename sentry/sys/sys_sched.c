@@ -74,8 +74,8 @@ static int check_change(struct task *t, struct task *target, const struct sched_
 	if (c->priority > RT_PRIORITY_MAX || is_rt(c->policy) != (c->priority != 0))
 		return -EINVAL;
 	if (c->policy == SCHED_DEADLINE &&
-	    (c->deadline == 0 || c->runtime < 1024 || c->runtime > c->deadline || (c->deadline >> 63) ||
-	     (c->period && c->deadline > c->period)))
+	    (c->deadline == 0 || c->runtime < 1024 || c->runtime > c->deadline ||
+	     (c->deadline >> 63) || (c->period && c->deadline > c->period)))
 		return -EINVAL;
 	if (!may_change(t, target))
 		return -EPERM;
@@ -90,9 +90,11 @@ static int check_change(struct task *t, struct task *target, const struct sched_
 		if (c->priority > target->sched_priority && c->priority > limit)
 			return -EPERM;
 	}
-	if (c->set_nice && c->nice < target->nice && (u64)(20 - c->nice) > task_rlimit(target, RLIMIT_NICE))
+	if (c->set_nice && c->nice < target->nice &&
+	    (u64)(20 - c->nice) > task_rlimit(target, RLIMIT_NICE))
 		return -EPERM;
-	if ((target->misc.sched_flags & SCHED_FLAG_RESET_ON_FORK) && !(c->flags & SCHED_FLAG_RESET_ON_FORK))
+	if ((target->misc.sched_flags & SCHED_FLAG_RESET_ON_FORK) &&
+	    !(c->flags & SCHED_FLAG_RESET_ON_FORK))
 		return -EPERM;
 	return 0;
 }
@@ -191,15 +193,12 @@ static s64 priority_bound(int policy, s64 rt)
 {
 	switch (policy) {
 	case SCHED_FIFO:
-	case SCHED_RR:
-		return rt;
+	case SCHED_RR: return rt;
 	case SCHED_NORMAL:
 	case SCHED_BATCH:
 	case SCHED_IDLE:
-	case SCHED_DEADLINE:
-		return 0;
-	default:
-		return -EINVAL;
+	case SCHED_DEADLINE: return 0;
+	default: return -EINVAL;
 	}
 }
 
@@ -276,7 +275,8 @@ s64 sys_sched_setattr(struct task *t, const u64 a[6])
 				   .priority = attr.sched_priority,
 				   .flags = attr.sched_flags & SCHED_FLAG_RESET_ON_FORK,
 				   .nice = MIN(MAX(attr.sched_nice, -20), 19),
-				   .set_nice = attr.sched_policy == SCHED_NORMAL || attr.sched_policy == SCHED_BATCH,
+				   .set_nice = attr.sched_policy == SCHED_NORMAL ||
+					       attr.sched_policy == SCHED_BATCH,
 				   .runtime = attr.sched_runtime,
 				   .deadline = attr.sched_deadline,
 				   .period = attr.sched_period };
@@ -399,10 +399,11 @@ s64 sys_getcpu(struct task *t, const u64 a[6])
 
 /* ---- membarrier ---- */
 
-#define MEMBARRIER_REGISTERS (MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED | MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)
-#define MEMBARRIER_SUPPORTED                                                                      \
-	(MEMBARRIER_CMD_GLOBAL | MEMBARRIER_CMD_GLOBAL_EXPEDITED | MEMBARRIER_CMD_PRIVATE_EXPEDITED | \
-	 MEMBARRIER_REGISTERS)
+#define MEMBARRIER_REGISTERS                                                                       \
+	(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED | MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)
+#define MEMBARRIER_SUPPORTED                                                                       \
+	(MEMBARRIER_CMD_GLOBAL | MEMBARRIER_CMD_GLOBAL_EXPEDITED |                                 \
+	 MEMBARRIER_CMD_PRIVATE_EXPEDITED | MEMBARRIER_REGISTERS)
 
 /* Every command is served by the host's barrier over all running threads, stubs' included. */
 s64 sys_membarrier(struct task *t, const u64 a[6])
@@ -414,8 +415,7 @@ s64 sys_membarrier(struct task *t, const u64 a[6])
 	if ((u32)a[1] != 0)
 		return -EINVAL;
 	switch (cmd) {
-	case MEMBARRIER_CMD_QUERY:
-		return MEMBARRIER_SUPPORTED;
+	case MEMBARRIER_CMD_QUERY: return MEMBARRIER_SUPPORTED;
 	case MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED:
 	case MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED:
 		atomic_fetch_or(&t->tg->membarrier, (u32)cmd);
@@ -425,10 +425,8 @@ s64 sys_membarrier(struct task *t, const u64 a[6])
 			return -EPERM;
 		return host_membarrier_all();
 	case MEMBARRIER_CMD_GLOBAL:
-	case MEMBARRIER_CMD_GLOBAL_EXPEDITED:
-		return host_membarrier_all();
-	default:
-		return -EINVAL;
+	case MEMBARRIER_CMD_GLOBAL_EXPEDITED: return host_membarrier_all();
+	default: return -EINVAL;
 	}
 }
 
@@ -506,7 +504,8 @@ s64 sys_mbind(struct task *t, const u64 a[6])
 	u64 end;
 	bool node0;
 
-	if (!page_aligned(a[0]) || (a[5] & ~(u64)(MPOL_MF_STRICT | MPOL_MF_MOVE | MPOL_MF_MOVE_ALL)))
+	if (!page_aligned(a[0]) ||
+	    (a[5] & ~(u64)(MPOL_MF_STRICT | MPOL_MF_MOVE | MPOL_MF_MOVE_ALL)))
 		return -EINVAL;
 	if ((a[5] & MPOL_MF_MOVE_ALL) && !cred_capable(t->cred, CAP_SYS_NICE))
 		return -EPERM;

@@ -37,12 +37,14 @@ s64 sys_shmget(struct task *t, const u64 a[6])
 	if (((int)a[2] & IPC_CREAT || (int)a[0] == IPC_PRIVATE) && a[1] <= INT64_MAX &&
 	    use.shm_tot + a[1] / PAGE_SIZE > t->kernel->memory_limit / PAGE_SIZE)
 		return -ENOSPC;
-	return shm_get(table, t->kernel->internal_tmpfs, (int)a[0], a[1], (int)a[2], t->cred, t->tg->tgid);
+	return shm_get(table, t->kernel->internal_tmpfs, (int)a[0], a[1], (int)a[2], t->cred,
+		       t->tg->tgid);
 }
 
 static int attach_args(u64 addr, int flags, struct mm_mmap_args *args)
 {
-	args->prot = PROT_READ | (flags & SHM_RDONLY ? 0 : PROT_WRITE) | (flags & SHM_EXEC ? PROT_EXEC : 0);
+	args->prot = PROT_READ | (flags & SHM_RDONLY ? 0 : PROT_WRITE) |
+		     (flags & SHM_EXEC ? PROT_EXEC : 0);
 	args->max_prot = (u8)(PROT_READ | PROT_EXEC | (flags & SHM_RDONLY ? 0 : PROT_WRITE));
 	args->flags = MAP_SHARED;
 	if (addr == 0)
@@ -90,8 +92,9 @@ s64 sys_shmat(struct task *t, const u64 a[6])
 /* Is v a part of the segment that was attached at start? */
 static bool part_of_attach(const struct mm_vma_info *v, u64 start, const struct mm_vma_info *first)
 {
-	return strncmp(v->name, NAME_PREFIX, strlen(NAME_PREFIX)) == 0 && v->shared && v->start >= start &&
-	       v->start - start == v->offset && v->ino == first->ino && v->dev_minor == first->dev_minor;
+	return strncmp(v->name, NAME_PREFIX, strlen(NAME_PREFIX)) == 0 && v->shared &&
+	       v->start >= start && v->start - start == v->offset && v->ino == first->ino &&
+	       v->dev_minor == first->dev_minor;
 }
 
 s64 sys_shmdt(struct task *t, const u64 a[6])
@@ -148,7 +151,8 @@ static s64 info_out(struct task *t, struct shm_table *table, int cmd, uaddr buf)
 	struct shm_info use;
 	int highest = shm_totals(table, &use), r;
 
-	r = cmd == IPC_INFO ? copy_out(t, buf, &limits, sizeof(limits)) : copy_out(t, buf, &use, sizeof(use));
+	r = cmd == IPC_INFO ? copy_out(t, buf, &limits, sizeof(limits))
+			    : copy_out(t, buf, &use, sizeof(use));
 	return r < 0 ? r : highest;
 }
 
@@ -165,25 +169,22 @@ s64 sys_shmctl(struct task *t, const u64 a[6])
 	switch (cmd) {
 	case IPC_STAT:
 	case SHM_STAT:
-	case SHM_STAT_ANY_CMD:
-		return stat_out(t, table, id, cmd, ua(a[2]));
+	case SHM_STAT_ANY_CMD: return stat_out(t, table, id, cmd, ua(a[2]));
 	case IPC_INFO:
-	case SHM_INFO:
-		return info_out(t, table, cmd, ua(a[2]));
+	case SHM_INFO: return info_out(t, table, cmd, ua(a[2]));
 	case IPC_SET:
 		r = copy_in(t, &ds, ua(a[2]), sizeof(ds));
 		return r < 0 ? r : shm_set(table, id, t->cred, &ds);
-	case IPC_RMID:
-		return shm_remove(table, id, t->cred);
+	case IPC_RMID: return shm_remove(table, id, t->cred);
 	case SHM_LOCK:
 	case SHM_UNLOCK:
-		/* Guest memory is not swapped by us: nothing to lock, but the right to is checked. */
+		/* Guest memory is not swapped by us: nothing to lock, but the right to is checked.
+		 */
 		r = shm_find(table, id, t->cred, false, &s);
 		if (r < 0)
 			return r == -EACCES ? -EPERM : r;
 		shm_put(s);
 		return cred_capable(t->cred, CAP_IPC_LOCK) ? 0 : -EPERM;
-	default:
-		return -EINVAL;
+	default: return -EINVAL;
 	}
 }

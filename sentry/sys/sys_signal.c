@@ -5,9 +5,9 @@
 #include <sched.h>
 #include <string.h>
 
-#define ALL_SA_FLAGS                                                                     \
-	(SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER | SA_RESETHAND | \
-	 SA_RESTORER | 0x00000800 /* SA_EXPOSE_TAGBITS */)
+#define ALL_SA_FLAGS                                                                               \
+	(SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER |         \
+	 SA_RESETHAND | SA_RESTORER | 0x00000800 /* SA_EXPOSE_TAGBITS */)
 
 static bool signal_valid(int sig)
 {
@@ -24,8 +24,7 @@ static void drop_ignored(struct task *t, int sig, const struct k_sigaction *act)
 	if (!ignored)
 		return;
 	sigqueue_flush(&t->tg->pending, sigbit(sig));
-	list_for_each(i, &t->tg->tasks, group_node)
-		sigqueue_flush(&i->pending, sigbit(sig));
+	list_for_each(i, &t->tg->tasks, group_node) sigqueue_flush(&i->pending, sigbit(sig));
 }
 
 s64 sys_rt_sigaction(struct task *t, const u64 a[6])
@@ -72,16 +71,10 @@ s64 sys_rt_sigprocmask(struct task *t, const u64 a[6])
 		if (r < 0)
 			return r;
 		switch (how) {
-		case SIG_BLOCK:
-			set |= before;
-			break;
-		case SIG_UNBLOCK:
-			set = before & ~set;
-			break;
-		case SIG_SETMASK:
-			break;
-		default:
-			return -EINVAL;
+		case SIG_BLOCK: set |= before; break;
+		case SIG_UNBLOCK: set = before & ~set; break;
+		case SIG_SETMASK: break;
+		default: return -EINVAL;
 		}
 		if (set != before)
 			signal_set_mask(t, set);

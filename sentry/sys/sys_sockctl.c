@@ -118,7 +118,9 @@ struct control_out {
 static int put_cmsg(struct task *t, struct control_out *c, int type, const void *data, size_t len,
 		    struct sock_msg *m)
 {
-	struct cmsghdr h = { .cmsg_len = CMSG_LEN(len), .cmsg_level = SOL_SOCKET, .cmsg_type = type };
+	struct cmsghdr h = { .cmsg_len = CMSG_LEN(len),
+			     .cmsg_level = SOL_SOCKET,
+			     .cmsg_type = type };
 
 	if (c->room - c->used < sizeof(h)) {
 		m->out_flags |= MSG_CTRUNC;
@@ -141,7 +143,9 @@ static int put_rights(struct task *t, struct control_out *c, struct sock_msg *m)
 {
 	struct cmsghdr h = { .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
 	u64 room = c->room - c->used;
-	int max = room > sizeof(h) ? (int)MIN((room - sizeof(h)) / sizeof(int), (u64)SOCK_SCM_MAX_FD) : 0;
+	int max = room > sizeof(h)
+			  ? (int)MIN((room - sizeof(h)) / sizeof(int), (u64)SOCK_SCM_MAX_FD)
+			  : 0;
 	bool cloexec = m->flags & MSG_CMSG_CLOEXEC;
 	uaddr data = ua_add(c->at, c->used + sizeof(h));
 	int n = 0;

@@ -30,7 +30,8 @@ int sock_addr_in(struct task *t, uaddr addr, u64 len, struct sockaddr_storage *r
 	return (u32)len ? copy_in(t, ret, addr, (u32)len) : 0;
 }
 
-int sock_addr_out(struct task *t, uaddr addr, uaddr len, const struct sockaddr_storage *ss, u32 real)
+int sock_addr_out(struct task *t, uaddr addr, uaddr len, const struct sockaddr_storage *ss,
+		  u32 real)
 {
 	int room;
 
@@ -192,7 +193,8 @@ static s64 try_accept(void *arg)
 	return stream_accept(x->s, &x->got);
 }
 
-static s64 accept_on(struct task *t, struct file *f, struct socket *s, uaddr addr, uaddr len, int flags)
+static s64 accept_on(struct task *t, struct file *f, struct socket *s, uaddr addr, uaddr len,
+		     int flags)
 {
 	struct accept_try x = { .s = s };
 	u64 timeout = s->rcv_timeout_ns;
@@ -295,7 +297,8 @@ s64 sys_shutdown(struct task *t, const u64 a[6])
 	if (how > SHUT_RDWR)
 		ret = -EINVAL;
 	else
-		ret = s->ops->shutdown(s, (int)how + 1); /* SHUT_RD, SHUT_WR, SHUT_RDWR -> SHUT_RCV | SHUT_SND */
+		ret = s->ops->shutdown(
+			s, (int)how + 1); /* SHUT_RD, SHUT_WR, SHUT_RDWR -> SHUT_RCV | SHUT_SND */
 	file_put(f);
 	return ret;
 }

@@ -48,7 +48,8 @@ static void raise_sigpipe(struct task *t)
 }
 
 /* Sends iov as m says. Bytes or -errno. */
-static s64 do_send(struct task *t, struct file *f, struct socket *s, struct sys_iov *iov, struct sock_msg *m)
+static s64 do_send(struct task *t, struct file *f, struct socket *s, struct sys_iov *iov,
+		   struct sock_msg *m)
 {
 	struct transfer x = { t, s, m, iov };
 	bool nonblock = (m->flags & MSG_DONTWAIT) || (file_flags(f) & O_NONBLOCK);
@@ -58,8 +59,8 @@ static s64 do_send(struct task *t, struct file *f, struct socket *s, struct sys_
 	while (ret >= 0) {
 		struct waitq *q = m->target ? &m->target->waitq : &s->waitq;
 
-		ret = task_block_on(t, q, m->target ? EPOLL_ROOM : WRITE_WAIT, nonblock, deadline, send_try,
-				    &x);
+		ret = task_block_on(t, q, m->target ? EPOLL_ROOM : WRITE_WAIT, nonblock, deadline,
+				    send_try, &x);
 		if (ret <= 0 || s->ops->records || m->done >= iov->total)
 			break;
 	}
@@ -118,12 +119,14 @@ static s64 recv_try(void *arg)
 		have = MAX(have, 1UL);
 		part.total = MIN(x->iov->total, x->m->done + have);
 		part.total = MIN(part.total, x->m->done + SYS_IOV_WHOLE_MAX);
-		ret = sys_iov_transfer(x->t, &part, x->m->done, true, s->ops->records, recv_piece, x);
+		ret = sys_iov_transfer(x->t, &part, x->m->done, true, s->ops->records, recv_piece,
+				       x);
 	} while (ret == -EAGAIN && x->m->retry);
 	return ret;
 }
 
-static s64 do_recv(struct task *t, struct file *f, struct socket *s, struct sys_iov *iov, struct sock_msg *m)
+static s64 do_recv(struct task *t, struct file *f, struct socket *s, struct sys_iov *iov,
+		   struct sock_msg *m)
 {
 	struct transfer x = { t, s, m, iov };
 	bool nonblock = (m->flags & MSG_DONTWAIT) || (file_flags(f) & O_NONBLOCK);
@@ -284,8 +287,10 @@ static s64 recv_one(struct task *t, struct file *f, struct socket *s, uaddr at, 
 			return -EFAULT;
 	}
 	out_flags = m.out_flags | ((u32)flags & MSG_CMSG_CLOEXEC);
-	if (copy_out(t, ua_add(at, offsetof(struct msghdr, msg_namelen)), &name_len, sizeof(name_len)) < 0 ||
-	    copy_out(t, ua_add(at, offsetof(struct msghdr, msg_flags)), &out_flags, sizeof(out_flags)) < 0 ||
+	if (copy_out(t, ua_add(at, offsetof(struct msghdr, msg_namelen)), &name_len,
+		     sizeof(name_len)) < 0 ||
+	    copy_out(t, ua_add(at, offsetof(struct msghdr, msg_flags)), &out_flags,
+		     sizeof(out_flags)) < 0 ||
 	    copy_out(t, ua_add(at, offsetof(struct msghdr, msg_controllen)), &control_len,
 		     sizeof(control_len)) < 0)
 		return -EFAULT;
@@ -336,7 +341,8 @@ s64 sys_sendmmsg(struct task *t, const u64 a[6])
 			break;
 		len = (u32)ret;
 		done++;
-		if (copy_out(t, ua_add(at, offsetof(struct mmsghdr, msg_len)), &len, sizeof(len)) < 0) {
+		if (copy_out(t, ua_add(at, offsetof(struct mmsghdr, msg_len)), &len, sizeof(len)) <
+		    0) {
 			ret = -EFAULT;
 			break;
 		}
@@ -370,7 +376,8 @@ s64 sys_recvmmsg(struct task *t, const u64 a[6])
 			break;
 		len = (u32)ret;
 		done++;
-		if (copy_out(t, ua_add(at, offsetof(struct mmsghdr, msg_len)), &len, sizeof(len)) < 0) {
+		if (copy_out(t, ua_add(at, offsetof(struct mmsghdr, msg_len)), &len, sizeof(len)) <
+		    0) {
 			ret = -EFAULT;
 			break;
 		}

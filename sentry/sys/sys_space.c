@@ -138,7 +138,8 @@ s64 sys_syncfs(struct task *t, const u64 a[6])
 
 s64 sys_sync_file_range(struct task *t, const u64 a[6])
 {
-	const u32 known = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+	const u32 known =
+		SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
 	struct file *f = fd_get(t->fds, (int)a[0]);
 	s64 r = 0;
 

@@ -179,7 +179,8 @@ static bool pipe_has_room(struct file *f)
 	return vfs_poll(f) & (EPOLLOUT | EPOLLERR);
 }
 
-static s64 pipe_to_pipe(struct task *t, struct file *in, struct file *out, u64 len, bool nonblock, bool tee)
+static s64 pipe_to_pipe(struct task *t, struct file *in, struct file *out, u64 len, bool nonblock,
+			bool tee)
 {
 	s64 n;
 
@@ -187,8 +188,8 @@ static s64 pipe_to_pipe(struct task *t, struct file *in, struct file *out, u64 l
 		return -EINVAL;
 	nonblock = nonblock || ((file_flags(in) | file_flags(out)) & O_NONBLOCK);
 	while ((n = pipe_splice_pipe(in, out, len, tee)) == -EAGAIN && !nonblock) {
-		int err = pipe_bytes(in) ? sys_wait_file(t, out, POLL_OUT_EVENTS, pipe_has_room) :
-					   sys_wait_file(t, in, POLL_IN_EVENTS, has_input);
+		int err = pipe_bytes(in) ? sys_wait_file(t, out, POLL_OUT_EVENTS, pipe_has_room)
+					 : sys_wait_file(t, in, POLL_IN_EVENTS, has_input);
 
 		if (err < 0)
 			return err;
@@ -208,9 +209,9 @@ static s64 pipe_to_file(struct task *t, struct file *in, struct file *out, u64 *
 	if (!buf)
 		return -ENOMEM;
 	while ((got = pipe_peek(in, buf, MIN(len, BOUNCE_SIZE), &pos)) == -EAGAIN) {
-		n = nonblock || (file_flags(in) & O_NONBLOCK) ?
-			    -EAGAIN :
-			    sys_wait_file(t, in, POLL_IN_EVENTS, has_input);
+		n = nonblock || (file_flags(in) & O_NONBLOCK)
+			    ? -EAGAIN
+			    : sys_wait_file(t, in, POLL_IN_EVENTS, has_input);
 		if (n < 0) {
 			free(buf);
 			return n;
@@ -245,9 +246,9 @@ static s64 file_to_pipe(struct task *t, struct file *in, u64 *in_pos, struct fil
 	if (!buf)
 		return -ENOMEM;
 	while ((n = read_at(in, buf, len, in_pos)) == -EAGAIN) {
-		n = nonblock || (file_flags(in) & O_NONBLOCK) || !vfs_waitq(in) ?
-			    -EAGAIN :
-			    sys_wait_file(t, in, POLL_IN_EVENTS, has_input);
+		n = nonblock || (file_flags(in) & O_NONBLOCK) || !vfs_waitq(in)
+			    ? -EAGAIN
+			    : sys_wait_file(t, in, POLL_IN_EVENTS, has_input);
 		if (n < 0)
 			break;
 	}
@@ -262,18 +263,20 @@ static s64 file_to_pipe(struct task *t, struct file *in, u64 *in_pos, struct fil
 }
 
 /* Offsets belong to the side that is not a pipe; a stream has none. */
-static s64 splice_files(struct task *t, struct file *in, struct offset_arg *in_off, struct file *out,
-			struct offset_arg *out_off, u64 len, u32 flags)
+static s64 splice_files(struct task *t, struct file *in, struct offset_arg *in_off,
+			struct file *out, struct offset_arg *out_off, u64 len, u32 flags)
 {
-	bool from_pipe = file_is_pipe(in), to_pipe = file_is_pipe(out), nonblock = flags & SPLICE_F_NONBLOCK;
+	bool from_pipe = file_is_pipe(in), to_pipe = file_is_pipe(out),
+	     nonblock = flags & SPLICE_F_NONBLOCK;
 	struct offset_arg *off = from_pipe ? out_off : in_off;
 	struct file *other = from_pipe ? out : in;
 	u64 *pos = other->ops->seek ? &off->value : NULL;
 	s64 n;
 
 	if (from_pipe && to_pipe)
-		return in_off->given || out_off->given ? -ESPIPE :
-							 pipe_to_pipe(t, in, out, len, nonblock, false);
+		return in_off->given || out_off->given
+			       ? -ESPIPE
+			       : pipe_to_pipe(t, in, out, len, nonblock, false);
 	if (!from_pipe && !to_pipe)
 		return -EINVAL;
 	if ((from_pipe && in_off->given) || (to_pipe && out_off->given))
@@ -288,8 +291,8 @@ static s64 splice_files(struct task *t, struct file *in, struct offset_arg *in_o
 		return -EINVAL;
 	if (pos)
 		offset_begin(off, other);
-	n = from_pipe ? pipe_to_file(t, in, out, pos, len, nonblock) :
-			file_to_pipe(t, in, pos, out, len, nonblock);
+	n = from_pipe ? pipe_to_file(t, in, out, pos, len, nonblock)
+		      : file_to_pipe(t, in, pos, out, len, nonblock);
 	if (n > 0 && pos && offset_end(t, off, other) < 0)
 		return -EFAULT;
 	return n;
@@ -341,7 +344,8 @@ s64 sys_tee(struct task *t, const u64 a[6])
 	else if (!file_is_pipe(in) || !file_is_pipe(out))
 		n = -EINVAL;
 	else
-		n = pipe_to_pipe(t, in, out, MIN(a[2], MAX_RW_COUNT), a[3] & SPLICE_F_NONBLOCK, true);
+		n = pipe_to_pipe(t, in, out, MIN(a[2], MAX_RW_COUNT), a[3] & SPLICE_F_NONBLOCK,
+				 true);
 	if (n == -EPIPE)
 		sys_write_failed(t, n);
 	file_put(in);

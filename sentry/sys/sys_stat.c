@@ -48,7 +48,8 @@ int sys_path_at_cred(struct task *t, int dirfd, uaddr path, int at_flags, const 
 	if (err < 0)
 		return err;
 	w.w.cred = cred;
-	err = vfs_walk(&w.w, t->scratch_path, at_flags & AT_SYMLINK_NOFOLLOW ? 0 : WALK_FOLLOW, ret);
+	err = vfs_walk(&w.w, t->scratch_path, at_flags & AT_SYMLINK_NOFOLLOW ? 0 : WALK_FOLLOW,
+		       ret);
 	sys_walk_end(&w);
 	return err;
 }
@@ -302,7 +303,8 @@ static s64 readlink_at(struct task *t, int dirfd, u64 path, u64 buf, int size)
 	err = sys_means_fd(t, ua(path), path ? AT_EMPTY_PATH : 0, &empty);
 	if (err < 0)
 		return err;
-	err = sys_path_at(t, dirfd, ua(path), AT_SYMLINK_NOFOLLOW | (empty ? AT_EMPTY_PATH : 0), &p);
+	err = sys_path_at(t, dirfd, ua(path), AT_SYMLINK_NOFOLLOW | (empty ? AT_EMPTY_PATH : 0),
+			  &p);
 	if (err < 0)
 		return err;
 	n = vfs_readlink(&p, t->scratch_path, PATH_MAX);

@@ -79,13 +79,15 @@ static int clone3_check(const struct clone_args *c, u64 size)
 		return -EINVAL;
 	if (c->flags & (CLONE_DETACHED | (CSIGNAL & ~(u64)CLONE_NEWTIME)))
 		return -EINVAL;
-	if ((c->flags & (CLONE_SIGHAND | CLONE_CLEAR_SIGHAND)) == (CLONE_SIGHAND | CLONE_CLEAR_SIGHAND))
+	if ((c->flags & (CLONE_SIGHAND | CLONE_CLEAR_SIGHAND)) ==
+	    (CLONE_SIGHAND | CLONE_CLEAR_SIGHAND))
 		return -EINVAL;
 	if ((c->flags & (CLONE_THREAD | CLONE_PARENT)) && c->exit_signal)
 		return -EINVAL;
 	if (c->exit_signal > SIGNAL_COUNT)
 		return -EINVAL;
-	if (!c->stack != !c->stack_size || c->stack > GUEST_ADDR_END || c->stack_size > GUEST_ADDR_END - c->stack)
+	if (!c->stack != !c->stack_size || c->stack > GUEST_ADDR_END ||
+	    c->stack_size > GUEST_ADDR_END - c->stack)
 		return -EINVAL;
 	if (c->set_tid_size > SET_TID_LEVELS_MAX || !c->set_tid != !c->set_tid_size)
 		return -EINVAL;
@@ -187,8 +189,11 @@ static s64 waitid_out(struct task *t, const u64 a[6], s64 got, const struct wait
 	int r = 0;
 
 	if (got > 0) {
-		info = (struct wait_info){ .signo = SIGCHLD, .code = res->cld_code, .pid = res->pid,
-					   .uid = res->uid, .status = res->cld_status };
+		info = (struct wait_info){ .signo = SIGCHLD,
+					   .code = res->cld_code,
+					   .pid = res->pid,
+					   .uid = res->uid,
+					   .status = res->cld_status };
 		if (a[4])
 			r = copy_out(t, ua(a[4]), &res->usage, sizeof(res->usage));
 	}
@@ -198,7 +203,8 @@ static s64 waitid_out(struct task *t, const u64 a[6], s64 got, const struct wait
 }
 
 /* P_PIDFD: the file is held by the caller. */
-static int waitid_pidfd(struct task *t, int fd, struct wait_request *q, struct file **ret, bool *ret_nonblock)
+static int waitid_pidfd(struct task *t, int fd, struct wait_request *q, struct file **ret,
+			bool *ret_nonblock)
 {
 	struct file *f;
 
@@ -229,14 +235,13 @@ s64 sys_waitid(struct task *t, const u64 a[6])
 	bool nonblock = false;
 	s64 got;
 
-	if (options & ~(WNOHANG | WNOWAIT | WEXITED | WSTOPPED | WCONTINUED | (int)(__WNOTHREAD | __WCLONE | __WALL)))
+	if (options & ~(WNOHANG | WNOWAIT | WEXITED | WSTOPPED | WCONTINUED |
+			(int)(__WNOTHREAD | __WCLONE | __WALL)))
 		return -EINVAL;
 	if (!(options & (WEXITED | WSTOPPED | WCONTINUED)))
 		return -EINVAL;
 	switch ((int)a[0]) {
-	case P_ALL:
-		q.kind = WAIT_FOR_ANY;
-		break;
+	case P_ALL: q.kind = WAIT_FOR_ANY; break;
 	case P_PID:
 		if (id <= 0)
 			return -EINVAL;
@@ -249,11 +254,8 @@ s64 sys_waitid(struct task *t, const u64 a[6])
 		q.kind = WAIT_FOR_PGID;
 		q.id = id ? id : task_pgid(t);
 		break;
-	case P_PIDFD:
-		r = waitid_pidfd(t, id, &q, &f, &nonblock);
-		break;
-	default:
-		return -EINVAL;
+	case P_PIDFD: r = waitid_pidfd(t, id, &q, &f, &nonblock); break;
+	default: return -EINVAL;
 	}
 	if (r < 0)
 		return r;

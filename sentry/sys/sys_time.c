@@ -21,7 +21,8 @@ static u64 timespec_ns(const struct timespec *ts)
 
 static struct timespec ns_timespec(u64 ns)
 {
-	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_SEC), .tv_nsec = (long)(ns % NS_PER_SEC) };
+	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_SEC),
+				  .tv_nsec = (long)(ns % NS_PER_SEC) };
 }
 
 static int timeval_in(struct task *t, uaddr a, struct timeval *ret)
@@ -116,7 +117,8 @@ static s64 cpu_sleep(struct task *t, int clock, u64 until, uaddr rem, bool absol
 	left = ns_timespec(until - now);
 	if (rem.v && (r = sys_timespec_out(t, rem, &left)) < 0)
 		return r;
-	t->restart = (struct restart_block){ .fn = cpu_sleep_restart, .arg = { (u64)(s64)clock, until, rem.v } };
+	t->restart = (struct restart_block){ .fn = cpu_sleep_restart,
+					     .arg = { (u64)(s64)clock, until, rem.v } };
 	return -ERESTART_RESTARTBLOCK;
 }
 
@@ -131,12 +133,9 @@ s64 sys_clock_nanosleep(struct task *t, const u64 a[6])
 	case CLOCK_REALTIME:
 	case CLOCK_MONOTONIC:
 	case CLOCK_BOOTTIME:
-	case CLOCK_TAI:
-		break;
-	case CLOCK_THREAD_CPUTIME_ID:
-		return -EINVAL;
-	case CLOCK_PROCESS_CPUTIME_ID:
-		break;
+	case CLOCK_TAI: break;
+	case CLOCK_THREAD_CPUTIME_ID: return -EINVAL;
+	case CLOCK_PROCESS_CPUTIME_ID: break;
 	default:
 		if (!clock_is_cpu(clock))
 			return clock > CLOCK_TAI ? -EINVAL : -EOPNOTSUPP;
@@ -248,7 +247,8 @@ static int itimerval_out(struct task *t, uaddr a, const struct itimer_ns *v)
 	/* Rounded up: an armed timer never reads as zero. */
 	u64 us = (v->value + 999) / 1000, interval = v->interval / 1000;
 	struct itimerval out = {
-		.it_value = { .tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000) },
+		.it_value = { .tv_sec = (time_t)(us / 1000000),
+			      .tv_usec = (suseconds_t)(us % 1000000) },
 		.it_interval = { .tv_sec = (time_t)(interval / 1000000),
 				 .tv_usec = (suseconds_t)(interval % 1000000) },
 	};
@@ -283,7 +283,8 @@ s64 sys_setitimer(struct task *t, const u64 a[6])
 			r = timeval_in(t, ua(a[1] + offsetof(struct itimerval, it_value)), &value);
 		if (r < 0)
 			return r;
-		new = (struct itimer_ns){ .value = timeval_ns(&value), .interval = timeval_ns(&interval) };
+		new = (struct itimer_ns){ .value = timeval_ns(&value),
+					  .interval = timeval_ns(&interval) };
 	}
 	r = itimer_change(t, (int)a[0], &new, &old);
 	if (r == 0 && a[2])

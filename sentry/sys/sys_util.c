@@ -38,7 +38,8 @@ static int walk_start(struct task *t, int dirfd, struct path *ret)
 
 int sys_walk_begin(struct task *t, int dirfd, const char *path, struct sys_walk *ret)
 {
-	/* An empty path fails in the walk; it must not need a good dirfd's type first but its existence. */
+	/* An empty path fails in the walk; it must not need a good dirfd's type first but its
+	 * existence. */
 	int from = path[0] == '/' ? AT_FDCWD : dirfd;
 	int r;
 
@@ -77,7 +78,8 @@ static int path_of_fd(struct task *t, int fd, struct path *ret)
 	if (!f)
 		return -EBADF;
 	if (!f->path.dentry) {
-		/* Pipes, sockets, ... have no path: handlers that can serve an inode look before. */
+		/* Pipes, sockets, ... have no path: handlers that can serve an inode look before.
+		 */
 		file_put(f);
 		return -EOPNOTSUPP;
 	}

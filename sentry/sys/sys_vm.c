@@ -78,8 +78,8 @@ static size_t local_move(struct vm_copy *c, size_t len, bool to_local)
 		ssize_t r = 0;
 
 		if (n)
-			r = to_local ? mm_copy_out_partial(c->t->mm, at, c->buf + done, n) :
-				       mm_copy_in_partial(c->t->mm, c->buf + done, at, n);
+			r = to_local ? mm_copy_out_partial(c->t->mm, at, c->buf + done, n)
+				     : mm_copy_in_partial(c->t->mm, c->buf + done, at, n);
 		if (r < 0)
 			break;
 		done += (size_t)r;

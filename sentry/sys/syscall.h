@@ -37,7 +37,8 @@ s64 sys_dispatch(struct task *t, u64 nr, const u64 a[6]);
 
 /* Helpers of the handlers. */
 
-/* Copies a path argument into t->scratch_path-like storage `dst` of PATH_MAX. 0, -EFAULT, -ENAMETOOLONG. */
+/* Copies a path argument into t->scratch_path-like storage `dst` of PATH_MAX. 0, -EFAULT,
+ * -ENAMETOOLONG. */
 int sys_copy_path(struct task *t, uaddr path, char *dst);
 /*
  * A walk context from the current task and dirfd (AT_FDCWD or a descriptor). Holds references until
@@ -50,12 +51,13 @@ struct sys_walk {
 };
 int sys_walk_begin(struct task *t, int dirfd, const char *path, struct sys_walk *ret);
 void sys_walk_end(struct sys_walk *w);
-/* path from guest + walk, in one: returns the path (references). flags: AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH
- * (also with an fd that is not a directory). */
+/* path from guest + walk, in one: returns the path (references). flags: AT_SYMLINK_NOFOLLOW,
+ * AT_EMPTY_PATH (also with an fd that is not a directory). */
 int sys_path_at(struct task *t, int dirfd, uaddr path, int at_flags, struct path *ret);
 /* Opens a path for the sentry itself on behalf of t (exec). */
 
-/* Timespec from the guest -> absolute deadline for task_block. NULL address: NO_DEADLINE. -EFAULT, -EINVAL. */
+/* Timespec from the guest -> absolute deadline for task_block. NULL address: NO_DEADLINE. -EFAULT,
+ * -EINVAL. */
 int sys_deadline_in(struct task *t, uaddr ts, u64 *ret_deadline);
 int sys_deadline_from(const struct timespec *ts, u64 *ret_deadline);
 /* Writes back the remaining time (select, ppoll, clock_nanosleep). */
@@ -78,12 +80,13 @@ int sys_iov_import(struct task *t, uaddr iov, u64 count, struct sys_iov *ret);
 int sys_iov_single(struct task *t, uaddr buf, u64 len, struct sys_iov *ret);
 void sys_iov_free(struct sys_iov *iov);
 /*
- * Runs op over [skip, total) of the guest segments, piece by piece: each piece is pinned, op moves bytes
- * through the kiov. Stops at a short transfer, an error or the end. Bytes moved, or the first error if none.
- * whole: one piece must cover everything (datagrams): up to `SYS_IOV_WHOLE_MAX` bytes, else -EMSGSIZE.
+ * Runs op over [skip, total) of the guest segments, piece by piece: each piece is pinned, op moves
+ * bytes through the kiov. Stops at a short transfer, an error or the end. Bytes moved, or the first
+ * error if none. whole: one piece must cover everything (datagrams): up to `SYS_IOV_WHOLE_MAX`
+ * bytes, else -EMSGSIZE.
  */
 #define SYS_IOV_WHOLE_MAX (4UL << 20)
-ssize_t sys_iov_transfer(struct task *t, const struct sys_iov *iov, size_t skip, bool to_guest, bool whole,
-			 ssize_t (*op)(void *arg, struct kiov *k), void *arg);
+ssize_t sys_iov_transfer(struct task *t, const struct sys_iov *iov, size_t skip, bool to_guest,
+			 bool whole, ssize_t (*op)(void *arg, struct kiov *k), void *arg);
 
 #endif

@@ -1,9 +1,11 @@
-/* The system call table: see syscall.h. A number without a row answers -ENOSYS and is logged once. */
+/* The system call table: see syscall.h. A number without a row answers -ENOSYS and is logged once.
+ */
 #include "sentry/sys/handlers.h"
 #include <asm/unistd.h>
 
 #define FULL(name_, args_) [__NR_##name_] = { #name_, sys_##name_, args_, SYS_FULL, NULL }
-#define PARTIAL(name_, args_, note_) [__NR_##name_] = { #name_, sys_##name_, args_, SYS_PARTIAL, note_ }
+#define PARTIAL(name_, args_, note_)                                                               \
+	[__NR_##name_] = { #name_, sys_##name_, args_, SYS_PARTIAL, note_ }
 #define STUB(name_, args_, note_) [__NR_##name_] = { #name_, sys_##name_, args_, SYS_STUB, note_ }
 
 #ifndef __NR_fchmodat2

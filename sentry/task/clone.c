@@ -24,8 +24,9 @@
 #include <string.h>
 
 #define GUEST_ADDR_END 0x7ffffffff000UL
-#define NS_UNSUPPORTED                                                                   \
-	(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWCGROUP | CLONE_NEWTIME)
+#define NS_UNSUPPORTED                                                                             \
+	(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWCGROUP |            \
+	 CLONE_NEWTIME)
 
 struct clone_start {
 	struct task *parent, *child;
@@ -96,7 +97,8 @@ static int check_flags(struct task *t, const struct clone_args_k *a)
 	u64 f = a->flags;
 
 	if (((f & CLONE_NEWNS) && (f & CLONE_FS)) || ((f & CLONE_NEWUSER) && (f & CLONE_FS)) ||
-	    ((f & CLONE_THREAD) && !(f & CLONE_SIGHAND)) || ((f & CLONE_SIGHAND) && !(f & CLONE_VM)) ||
+	    ((f & CLONE_THREAD) && !(f & CLONE_SIGHAND)) ||
+	    ((f & CLONE_SIGHAND) && !(f & CLONE_VM)) ||
 	    ((f & CLONE_SIGHAND) && (f & CLONE_CLEAR_SIGHAND)) ||
 	    ((f & CLONE_THREAD) && (f & (CLONE_NEWUSER | CLONE_NEWPID))) ||
 	    ((f & CLONE_PIDFD) && (f & (CLONE_THREAD | CLONE_DETACHED))) ||
@@ -113,7 +115,8 @@ static int check_flags(struct task *t, const struct clone_args_k *a)
 	if (a->set_tid_count) {
 		if (a->set_tid[0] < 1 || a->set_tid[0] >= PID_LIMIT)
 			return -EINVAL;
-		if (!cred_capable(t->cred, CAP_SYS_ADMIN) && !cred_capable(t->cred, CAP_CHECKPOINT_RESTORE))
+		if (!cred_capable(t->cred, CAP_SYS_ADMIN) &&
+		    !cred_capable(t->cred, CAP_CHECKPOINT_RESTORE))
 			return -EPERM;
 	}
 	return check_namespaces(t, f);
@@ -464,7 +467,8 @@ struct pidfd_slot {
 	struct file *file;
 };
 
-static int pidfd_prepare(struct task *t, struct task *c, const struct clone_args_k *a, struct pidfd_slot *ret)
+static int pidfd_prepare(struct task *t, struct task *c, const struct clone_args_k *a,
+			 struct pidfd_slot *ret)
 {
 	int r;
 

@@ -14,9 +14,10 @@ static bool alone_locked(struct task *t)
 {
 	struct task *i;
 
-	list_for_each(i, &t->tg->tasks, group_node)
-		if (i != t && (i != t->tg->leader || atomic_load(&i->state) != TASK_ZOMBIE))
-			return false;
+	list_for_each(i, &t->tg->tasks,
+		      group_node) if (i != t &&
+				      (i != t->tg->leader ||
+				       atomic_load(&i->state) != TASK_ZOMBIE)) return false;
 	return true;
 }
 
@@ -154,8 +155,8 @@ static void reset_task(struct task *t, const char *comm)
 	mutex_unlock(&t->lock);
 }
 
-void task_exec_commit(struct task *t, struct mm *mm, const struct user_regs_struct *regs, const char *comm,
-		      const struct cred *cred)
+void task_exec_commit(struct task *t, struct mm *mm, const struct user_regs_struct *regs,
+		      const char *comm, const struct cred *cred)
 {
 	struct thread_group *tg = t->tg;
 	int r;
@@ -174,7 +175,8 @@ void task_exec_commit(struct task *t, struct mm *mm, const struct user_regs_stru
 	task_set_cred(t, cred);
 	vfork_release(t);
 	if (r < 0) {
-		log_info("task %d (%s): exec failed after the point of no return: %s", t->tid, comm, strerror(-r));
+		log_info("task %d (%s): exec failed after the point of no return: %s", t->tid, comm,
+			 strerror(-r));
 		task_group_exit(t, SIGKILL);
 		return;
 	}

@@ -168,9 +168,7 @@ static struct task *live_task(struct thread_group *tg, struct task *except)
 {
 	struct task *t;
 
-	list_for_each(t, &tg->tasks, group_node)
-		if (t != except && !t->leaving)
-			return t;
+	list_for_each(t, &tg->tasks, group_node) if (t != except && !t->leaving) return t;
 	return NULL;
 }
 
@@ -180,7 +178,8 @@ static void send_pdeath(struct thread_group *child)
 	struct task *t;
 	siginfo_t si;
 
-	list_for_each(t, &child->tasks, group_node) {
+	list_for_each(t, &child->tasks, group_node)
+	{
 		if (!t->pdeath_signal)
 			continue;
 		siginfo_kernel(&si, (int)t->pdeath_signal, SI_USER);
@@ -199,17 +198,20 @@ static bool reparent(struct thread_group *child, struct thread_group *from, stru
 	child->exit_signal = SIGCHLD;
 	if (from->pgrp && child->pgrp && from->pgrp != child->pgrp)
 		pgrp_kill_if_orphaned_locked(child->pgrp, from->pgrp->session, NULL);
-	/* A tracer that is left is another group's, and gives the zombie to its parent when it has seen it. */
+	/* A tracer that is left is another group's, and gives the zombie to its parent when it has
+	 * seen it. */
 	return child->zombie && !child->leader->ptrace && notify_parent_exit_locked(child);
 }
 
-/* t exits: its children see it; the last task's children move away. Fills list; false: call again. */
+/* t exits: its children see it; the last task's children move away. Fills list; false: call again.
+ */
 static bool leave_children(struct task *t, bool last, struct put_list *list)
 {
 	struct thread_group *tg = t->tg, *child, *tmp, *to = last ? find_reaper(tg) : NULL;
 	struct task *heir = last ? NULL : live_task(tg, t);
 
-	list_for_each_safe(child, tmp, &tg->children, sibling) {
+	list_for_each_safe(child, tmp, &tg->children, sibling)
+	{
 		if (list->count == PUT_BATCH)
 			return false;
 		if (child->parent_task == t) {
@@ -228,7 +230,8 @@ static void own_pgrp_orphaned(struct thread_group *tg)
 {
 	struct thread_group *p = tg->parent;
 
-	if (p && p->pgrp && tg->pgrp && p->pgrp != tg->pgrp && p->pgrp->session == tg->pgrp->session)
+	if (p && p->pgrp && tg->pgrp && p->pgrp != tg->pgrp &&
+	    p->pgrp->session == tg->pgrp->session)
 		pgrp_kill_if_orphaned_locked(tg->pgrp, tg->pgrp->session, tg);
 }
 

@@ -85,7 +85,8 @@ static struct process_group *pgrp_new(struct kernel *k, struct pid_entry *e, str
 	return pg;
 }
 
-int pgrp_join_locked(struct thread_group *tg, int pgid, struct session *s, struct process_group **ret_old)
+int pgrp_join_locked(struct thread_group *tg, int pgid, struct session *s,
+		     struct process_group **ret_old)
 {
 	struct kernel *k = tg->kernel;
 	struct pid_entry *e = pid_lookup(k, pgid);
@@ -137,7 +138,8 @@ bool pgrp_orphaned_locked(struct process_group *pg, struct thread_group *without
 {
 	struct thread_group *tg;
 
-	list_for_each(tg, &pg->members, pgrp_node) {
+	list_for_each(tg, &pg->members, pgrp_node)
+	{
 		struct thread_group *p = tg->parent;
 
 		if (tg == without || !tg->task_count || !p || !p->pgrp)
@@ -152,7 +154,8 @@ static bool has_stopped_member(struct process_group *pg)
 {
 	struct thread_group *tg;
 
-	list_for_each(tg, &pg->members, pgrp_node) {
+	list_for_each(tg, &pg->members, pgrp_node)
+	{
 		bool stopped;
 
 		if (!tg->task_count)
@@ -166,7 +169,8 @@ static bool has_stopped_member(struct process_group *pg)
 	return false;
 }
 
-void pgrp_kill_if_orphaned_locked(struct process_group *pg, struct session *s, struct thread_group *dying)
+void pgrp_kill_if_orphaned_locked(struct process_group *pg, struct session *s,
+				  struct thread_group *dying)
 {
 	struct thread_group *tg;
 	siginfo_t hup, cont;
@@ -175,7 +179,8 @@ void pgrp_kill_if_orphaned_locked(struct process_group *pg, struct session *s, s
 		return;
 	siginfo_kernel(&hup, SIGHUP, SI_KERNEL);
 	siginfo_kernel(&cont, SIGCONT, SI_KERNEL);
-	list_for_each(tg, &pg->members, pgrp_node) {
+	list_for_each(tg, &pg->members, pgrp_node)
+	{
 		signal_send_group(tg, &hup);
 		signal_send_group(tg, &cont);
 	}

@@ -25,11 +25,11 @@
 struct pid_entry {
 	struct avl_node node;
 	int nr;
-	bool reserved; /* allocated, its task not yet published */
-	struct task *task;	     /* holds a reference */
-	struct thread_group *tg;     /* holds a reference until reaped */
-	struct process_group *pgrp;  /* no reference: leaves with its last member */
-	struct session *session;     /* likewise */
+	bool reserved;		    /* allocated, its task not yet published */
+	struct task *task;	    /* holds a reference */
+	struct thread_group *tg;    /* holds a reference until reaped */
+	struct process_group *pgrp; /* no reference: leaves with its last member */
+	struct session *session;    /* likewise */
 };
 struct pid_table {
 	struct avl_root root;
@@ -50,7 +50,8 @@ void pid_entry_drop(struct kernel *k, struct pid_entry *e);
 /* ---- task.c ---- */
 struct task *task_new(struct kernel *k, struct thread_group *tg);
 struct thread_group *thread_group_new(struct kernel *k, int tgid, struct sighand *sh);
-/* Takes the task out of its group and the pid table; returns the table's reference for a later put. */
+/* Takes the task out of its group and the pid table; returns the table's reference for a later put.
+ */
 struct task *task_unhash_locked(struct task *t);
 /* Leaves mm, fs, fds, ns (exit, failed clone). Own thread or not yet started. */
 void task_drop_resources(struct task *t);
@@ -58,15 +59,18 @@ void task_drop_resources(struct task *t);
 void task_install_mm(struct task *t, struct mm *mm);
 
 /* ---- group.c ---- */
-/* Under tasklist: puts tg into pgrp pgid of its session, making it if needed. *ret_old: put it later. */
-int pgrp_join_locked(struct thread_group *tg, int pgid, struct session *s, struct process_group **ret_old);
+/* Under tasklist: puts tg into pgrp pgid of its session, making it if needed. *ret_old: put it
+ * later. */
+int pgrp_join_locked(struct thread_group *tg, int pgid, struct session *s,
+		     struct process_group **ret_old);
 void pgrp_leave_locked(struct thread_group *tg, struct process_group **ret_old);
 /* setsid: a session and group named after tg. */
 int session_start_locked(struct thread_group *tg, struct process_group **ret_old);
 /* No member has a parent outside the group but in its session (ignoring `without`). tasklist. */
 bool pgrp_orphaned_locked(struct process_group *pg, struct thread_group *without);
 /* SIGHUP and SIGCONT to the group if it is becoming orphaned with stopped members. tasklist. */
-void pgrp_kill_if_orphaned_locked(struct process_group *pg, struct session *s, struct thread_group *dying);
+void pgrp_kill_if_orphaned_locked(struct process_group *pg, struct session *s,
+				  struct thread_group *dying);
 
 /* ---- run.c ---- */
 void task_run(struct task *t);
@@ -83,12 +87,13 @@ struct vfork_done {
 void vfork_release(struct task *t); /* the child execs or exits */
 
 /* ---- fs_context.c ---- */
-/* A set with new namespaces by flags (CLONE_NEWNS, CLONE_NEWUTS); fs: whose paths move into a new mount
- * namespace, not shared with anybody. A reference. -ENOMEM, -ENOSPC. */
+/* A set with new namespaces by flags (CLONE_NEWNS, CLONE_NEWUTS); fs: whose paths move into a new
+ * mount namespace, not shared with anybody. A reference. -ENOMEM, -ENOSPC. */
 int nsproxy_unshare(struct nsproxy *ns, u64 flags, struct fs_context *fs, struct nsproxy **ret);
 
 /* ---- exit.c / wait.c ---- */
-/* A group without live tasks: removes it and its leader from every list. tasklist; puts happen later. */
+/* A group without live tasks: removes it and its leader from every list. tasklist; puts happen
+ * later. */
 struct reap {
 	struct task *leader;
 	struct thread_group *tg;
@@ -110,10 +115,12 @@ static inline u64 tsc_now(void)
 
 /* ---- signal ---- */
 #define SIGNALS_STOP (sigbit(SIGSTOP) | sigbit(SIGTSTP) | sigbit(SIGTTIN) | sigbit(SIGTTOU))
-#define SIGNALS_IGNORED_BY_DEFAULT (sigbit(SIGCONT) | sigbit(SIGCHLD) | sigbit(SIGWINCH) | sigbit(SIGURG))
+#define SIGNALS_IGNORED_BY_DEFAULT                                                                 \
+	(sigbit(SIGCONT) | sigbit(SIGCHLD) | sigbit(SIGWINCH) | sigbit(SIGURG))
 /* Queued signals one queue holds at most, whatever RLIMIT_SIGPENDING says. */
 #define SIGQUEUE_MAX 65536
-/* And all queues together: beyond, real-time signals are refused and standard ones lose their details. */
+/* And all queues together: beyond, real-time signals are refused and standard ones lose their
+ * details. */
 #define SIGQUEUE_TOTAL_MAX 262144
 bool sigqueue_full(const struct sigqueue_head *q, size_t limit);
 /* Marks the signal; false when its details could not be kept (limit, memory). */
@@ -128,7 +135,8 @@ void signal_recalc_locked(struct task *t);
 /* Every other thread of tg must leave; sighand held. */
 void signal_kill_others_locked(struct thread_group *tg, struct task *except);
 bool signal_begin_group_exit_locked(struct thread_group *tg, int status, struct task *self);
-/* A thread leaves while the group is stopping: may complete the stop. tasklist + sighand not held. */
+/* A thread leaves while the group is stopping: may complete the stop. tasklist + sighand not held.
+ */
 void signal_stop_recheck(struct thread_group *tg);
 /* Others that could take the group's signals of `set`, which t will not. */
 void signal_retarget_locked(struct task *t, u64 set);

@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 
-/* A guest process takes a sentry thread and two or three of a stub; the rest is for others on the host. */
+/* A guest process takes a sentry thread and two or three of a stub; the rest is for others on the
+ * host. */
 #define HOST_TASKS_PER_TASK 4
 #define TASK_COUNT_MIN 64
 
@@ -161,13 +162,13 @@ int task_next_in_group(struct thread_group *tg, int after)
 	struct task *t;
 	int best = 0;
 
-	list_for_each(t, &tg->tasks, group_node)
-		if (t->tid > after && (!best || t->tid < best))
-			best = t->tid;
+	list_for_each(t, &tg->tasks, group_node) if (t->tid > after && (!best || t->tid < best))
+		best = t->tid;
 	return best;
 }
 
-void thread_group_for_each(struct kernel *k, void (*fn)(struct thread_group *tg, void *arg), void *arg)
+void thread_group_for_each(struct kernel *k, void (*fn)(struct thread_group *tg, void *arg),
+			   void *arg)
 {
 	MUTEX_GUARD(&k->tasklist_lock);
 

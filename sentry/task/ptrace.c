@@ -180,7 +180,8 @@ static bool may_stop(struct task *t)
  * Stops with si_status `code`. Sighand locked before and after. The tracer
  * changes regs, info and inject meanwhile. False: not stopped, or being killed.
  */
-static bool stop_locked(struct task *t, struct sighand **sh, int code, const siginfo_t *info, u64 message)
+static bool stop_locked(struct task *t, struct sighand **sh, int code, const siginfo_t *info,
+			u64 message)
 {
 	struct ptrace_xstate x = { .size = platform_xstate_size(t->kernel->platform) };
 	struct thread_group *tg = t->tg;

@@ -25,22 +25,22 @@ struct ptrace_xstate {
 };
 
 struct ptrace_state {
-	struct task *tracee;   /* immutable */
-	struct task *tracer;   /* immutable; no reference: it unlinks its tracees when it exits */
-	struct list node;      /* tasklist: tracer->tracees */
+	struct task *tracee; /* immutable */
+	struct task *tracer; /* immutable; no reference: it unlinks its tracees when it exits */
+	struct list node;    /* tasklist: tracer->tracees */
 	/* tracee's sighand */
-	u32 options;	       /* PTRACE_O_* */
+	u32 options; /* PTRACE_O_* */
 	bool seized;
-	bool trap_pending;     /* stop as soon as possible: PTRACE_INTERRUPT, a new seized child */
-	bool listening;	       /* PTRACE_LISTEN */
-	bool stopped;	       /* in ptrace_stop, may be resumed */
-	bool stop_waitable;    /* wait4 has not reported this stop */
-	bool killed;	       /* PTRACE_KILL */
-	int stop_code;	       /* si_status of the stop: sig | event << 8 */
-	u64 message;	       /* PTRACE_GETEVENTMSG */
-	siginfo_t info;	       /* of the stop */
+	bool trap_pending;  /* stop as soon as possible: PTRACE_INTERRUPT, a new seized child */
+	bool listening;	    /* PTRACE_LISTEN */
+	bool stopped;	    /* in ptrace_stop, may be resumed */
+	bool stop_waitable; /* wait4 has not reported this stop */
+	bool killed;	    /* PTRACE_KILL */
+	int stop_code;	    /* si_status of the stop: sig | event << 8 */
+	u64 message;	    /* PTRACE_GETEVENTMSG */
+	siginfo_t info;	    /* of the stop */
 	enum ptrace_resume resume;
-	u8 syscall_op;	       /* PTRACE_SYSCALL_INFO_* of the stop */
+	u8 syscall_op; /* PTRACE_SYSCALL_INFO_* of the stop */
 	u16 seccomp_data;
 	struct ptrace_xstate *xstate; /* while stopped: on the tracee's stack */
 };
@@ -58,7 +58,8 @@ static inline bool ptrace_trap_pending(struct task *t)
 /* The group stops and t, a tracee, has not reported that stop. */
 static inline bool ptrace_stop_unseen(struct task *t)
 {
-	return t->ptrace && (t->tg->stop_pending || t->tg->stopped) && t->stop_seen != t->tg->stop_gen;
+	return t->ptrace && (t->tg->stop_pending || t->tg->stopped) &&
+	       t->stop_seen != t->tg->stop_gen;
 }
 /* The group's stop begins or ends: a seized task traps (again), so that its tracer hears of it. */
 void ptrace_notify_group_locked(struct task *t);
@@ -76,17 +77,20 @@ void ptrace_syscall_exit(struct task *t);
 /* An event stop if its option is set. */
 void ptrace_event(struct task *t, int event, u64 message);
 bool ptrace_event_enabled(struct task *t, int event);
-/* A new child of a traced parent is traced as well when the parent's options say so. tasklist held. */
+/* A new child of a traced parent is traced as well when the parent's options say so. tasklist held.
+ */
 void ptrace_inherit_locked(struct task *parent, struct task *child, int event);
 /* exec: the event, or the SIGTRAP of old. */
 void ptrace_exec(struct task *t);
 struct reap;
-/* Exit: lets go of one of t's tracees; false: there are none left. tasklist held; ret for a later reap_put. */
+/* Exit: lets go of one of t's tracees; false: there are none left. tasklist held; ret for a later
+ * reap_put. */
 bool ptrace_release_one_locked(struct task *t, struct reap *ret);
 /* Starts and ends the tracing of t. tasklist held. -EPERM: traced already; -ENOMEM. */
 int ptrace_link_locked(struct task *tracer, struct task *t, u32 options, bool seized);
 void ptrace_unlink_locked(struct task *t);
-/* A traced task's exit is reported to its tracer, which then reaps it. tasklist held for all four. */
+/* A traced task's exit is reported to its tracer, which then reaps it. tasklist held for all four.
+ */
 bool ptrace_reports_exit_locked(struct task *t);
 void ptrace_notify_exit_locked(struct task *t);
 /* The tracer is not in the real parent's group. */

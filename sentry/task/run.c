@@ -22,8 +22,7 @@ static bool is_restart(const struct task *t)
 	case -ERESTARTSYS:
 	case -ERESTARTNOINTR:
 	case -ERESTARTNOHAND:
-	case -ERESTART_RESTARTBLOCK:
-		return (s64)t->regs.orig_rax != -1;
+	case -ERESTART_RESTARTBLOCK: return (s64)t->regs.orig_rax != -1;
 	}
 	return false;
 }
@@ -37,7 +36,8 @@ static void serve_syscall(struct task *t, const struct platform_stop *stop)
 	t->in_syscall = true;
 	t->syscall_nr = r->orig_rax;
 	if (stop->syscall_is_compat) {
-		log_info("task %d (%s): 32-bit system call %lld", t->tid, t->comm, (long long)r->orig_rax);
+		log_info("task %d (%s): 32-bit system call %lld", t->tid, t->comm,
+			 (long long)r->orig_rax);
 	} else if (!task_traced(t) || ptrace_syscall_enter(t)) {
 		u64 args[6] = { r->rdi, r->rsi, r->rdx, r->r10, r->r8, r->r9 };
 
@@ -53,7 +53,8 @@ static void serve_syscall(struct task *t, const struct platform_stop *stop)
 	t->syscall_nr = (u64)-1;
 	/* Without the time asleep: processor time, as good as preemption lets it be. */
 	began = tsc_now() - began - (t->block_tsc - slept);
-	atomic_store_explicit(&t->sys_tsc, atomic_load_explicit(&t->sys_tsc, memory_order_relaxed) + began,
+	atomic_store_explicit(&t->sys_tsc,
+			      atomic_load_explicit(&t->sys_tsc, memory_order_relaxed) + began,
 			      memory_order_relaxed);
 }
 
@@ -62,8 +63,9 @@ static void serve_syscall(struct task *t, const struct platform_stop *stop)
 
 static void out_of_memory(struct task *t, u64 addr)
 {
-	log_warn("out of memory: process %d (%s) killed (limit %llu MiB, fault at %#llx)", t->tg->tgid, t->comm,
-		 (unsigned long long)(t->kernel->memory_limit >> 20), (unsigned long long)addr);
+	log_warn("out of memory: process %d (%s) killed (limit %llu MiB, fault at %#llx)",
+		 t->tg->tgid, t->comm, (unsigned long long)(t->kernel->memory_limit >> 20),
+		 (unsigned long long)addr);
 	task_group_exit(t, SIGKILL);
 }
 
@@ -78,8 +80,10 @@ static void serve_fault(struct task *t, const struct platform_stop *stop)
 	if (r == 0)
 		return;
 	/* Before anybody is killed, mapped files give their clean pages back. */
-	for (int i = 0; r == -ENOMEM && i < FAULT_RECLAIMS && hostfs_reclaim_mapped(FAULT_RECLAIM_SIZE); i++)
-		r = mm_fault(t->mm, stop->fault_addr, stop->access_write, stop->access_exec, &sig, &code);
+	for (int i = 0;
+	     r == -ENOMEM && i < FAULT_RECLAIMS && hostfs_reclaim_mapped(FAULT_RECLAIM_SIZE); i++)
+		r = mm_fault(t->mm, stop->fault_addr, stop->access_write, stop->access_exec, &sig,
+			     &code);
 	if (r == 0)
 		return;
 	if (r == -ENOMEM) {
@@ -106,17 +110,10 @@ static void serve_stop(struct task *t, const struct platform_stop *stop)
 	if (stop->reason != PLATFORM_STOP_SYSCALL)
 		t->regs.orig_rax = (u64)-1;
 	switch (stop->reason) {
-	case PLATFORM_STOP_SYSCALL:
-		serve_syscall(t, stop);
-		break;
-	case PLATFORM_STOP_FAULT:
-		serve_fault(t, stop);
-		break;
-	case PLATFORM_STOP_EXCEPTION:
-		serve_exception(t, stop);
-		break;
-	case PLATFORM_STOP_INTERRUPTED:
-		break;
+	case PLATFORM_STOP_SYSCALL: serve_syscall(t, stop); break;
+	case PLATFORM_STOP_FAULT: serve_fault(t, stop); break;
+	case PLATFORM_STOP_EXCEPTION: serve_exception(t, stop); break;
+	case PLATFORM_STOP_INTERRUPTED: break;
 	case PLATFORM_STOP_DEAD:
 		log_info("task %d (%s): its stub is gone", t->tid, t->comm);
 		task_group_exit(t, SIGKILL);
@@ -260,8 +257,8 @@ static struct task *first_new(struct kernel *k, struct thread_group **ret_tg)
 }
 
 int task_spawn_init(struct kernel *k, struct mm *mm, struct fs_context *fs, struct fd_table *fds,
-		    struct nsproxy *ns, const struct cred *cred, const struct user_regs_struct *regs,
-		    const char *comm, struct task **ret)
+		    struct nsproxy *ns, const struct cred *cred,
+		    const struct user_regs_struct *regs, const char *comm, struct task **ret)
 {
 	struct first f = { 0 };
 	struct thread_group *tg;

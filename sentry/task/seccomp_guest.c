@@ -35,7 +35,7 @@ struct seccomp_filter {
 	struct refs refs;
 	struct seccomp_filter *prev; /* a reference */
 	bool log;
-	u32 total;		     /* cost of the chain */
+	u32 total; /* cost of the chain */
 	u16 len;
 	struct sock_filter insn[];
 };
@@ -76,16 +76,16 @@ static bool opcode_known(u16 code)
 	case BPF_RET | BPF_K:
 	case BPF_RET | BPF_A:
 	case BPF_JMP | BPF_JA:
-	case BPF_ALU | BPF_NEG:
-		return true;
+	case BPF_ALU | BPF_NEG: return true;
 	}
 	switch (BPF_CLASS(code)) {
 	case BPF_ALU:
 		return (code & 0xff00) == 0 && BPF_OP(code) <= BPF_XOR && BPF_OP(code) != BPF_NEG &&
 		       BPF_OP(code) != BPF_MOD;
 	case BPF_JMP:
-		return (code & 0xff00) == 0 && (BPF_OP(code) == BPF_JEQ || BPF_OP(code) == BPF_JGT ||
-						BPF_OP(code) == BPF_JGE || BPF_OP(code) == BPF_JSET);
+		return (code & 0xff00) == 0 &&
+		       (BPF_OP(code) == BPF_JEQ || BPF_OP(code) == BPF_JGT ||
+			BPF_OP(code) == BPF_JGE || BPF_OP(code) == BPF_JSET);
 	}
 	return false;
 }
@@ -95,27 +95,23 @@ static bool insn_ok(const struct sock_filter *f, u32 pc, u32 len)
 	if (!opcode_known(f->code))
 		return false;
 	switch (f->code) {
-	case BPF_LD | BPF_W | BPF_ABS:
-		return f->k < sizeof(struct seccomp_data) && (f->k & 3) == 0;
+	case BPF_LD | BPF_W | BPF_ABS: return f->k < sizeof(struct seccomp_data) && (f->k & 3) == 0;
 	case BPF_LD | BPF_MEM:
 	case BPF_LDX | BPF_MEM:
 	case BPF_ST:
-	case BPF_STX:
-		return f->k < BPF_MEMWORDS;
-	case BPF_ALU | BPF_DIV | BPF_K:
-		return f->k != 0;
+	case BPF_STX: return f->k < BPF_MEMWORDS;
+	case BPF_ALU | BPF_DIV | BPF_K: return f->k != 0;
 	case BPF_ALU | BPF_LSH | BPF_K:
-	case BPF_ALU | BPF_RSH | BPF_K:
-		return f->k < 32;
-	case BPF_JMP | BPF_JA:
-		return f->k < len - pc - 1;
+	case BPF_ALU | BPF_RSH | BPF_K: return f->k < 32;
+	case BPF_JMP | BPF_JA: return f->k < len - pc - 1;
 	}
 	if (BPF_CLASS(f->code) == BPF_JMP)
 		return pc + f->jt + 1 < len && pc + f->jf + 1 < len;
 	return true;
 }
 
-/* Scratch words are stored before they are loaded, on every path. masks: per instruction, which are valid. */
+/* Scratch words are stored before they are loaded, on every path. masks: per instruction, which are
+ * valid. */
 static bool memory_ok(const struct sock_filter *f, u32 len, u16 *masks)
 {
 	u16 valid = 0;
@@ -125,9 +121,7 @@ static bool memory_ok(const struct sock_filter *f, u32 len, u16 *masks)
 		valid &= masks[pc];
 		switch (f[pc].code) {
 		case BPF_ST:
-		case BPF_STX:
-			valid |= (u16)(1 << f[pc].k);
-			break;
+		case BPF_STX: valid |= (u16)(1 << f[pc].k); break;
 		case BPF_LD | BPF_MEM:
 		case BPF_LDX | BPF_MEM:
 			if (!(valid & (1 << f[pc].k)))
@@ -171,30 +165,21 @@ static int filter_check(const struct sock_filter *f, u32 len)
 static u32 alu(u16 code, u32 a, u32 v, bool *stop)
 {
 	switch (BPF_OP(code)) {
-	case BPF_ADD:
-		return a + v;
-	case BPF_SUB:
-		return a - v;
-	case BPF_MUL:
-		return a * v;
+	case BPF_ADD: return a + v;
+	case BPF_SUB: return a - v;
+	case BPF_MUL: return a * v;
 	case BPF_DIV:
 		if (v == 0) {
 			*stop = true;
 			return 0;
 		}
 		return a / v;
-	case BPF_OR:
-		return a | v;
-	case BPF_AND:
-		return a & v;
-	case BPF_XOR:
-		return a ^ v;
-	case BPF_LSH:
-		return a << (v & 31);
-	case BPF_RSH:
-		return a >> (v & 31);
-	case BPF_NEG:
-		return -a;
+	case BPF_OR: return a | v;
+	case BPF_AND: return a & v;
+	case BPF_XOR: return a ^ v;
+	case BPF_LSH: return a << (v & 31);
+	case BPF_RSH: return a >> (v & 31);
+	case BPF_NEG: return -a;
 	}
 	return a;
 }
@@ -202,12 +187,9 @@ static u32 alu(u16 code, u32 a, u32 v, bool *stop)
 static bool jump_taken(u16 code, u32 a, u32 v)
 {
 	switch (BPF_OP(code)) {
-	case BPF_JEQ:
-		return a == v;
-	case BPF_JGT:
-		return a > v;
-	case BPF_JGE:
-		return a >= v;
+	case BPF_JEQ: return a == v;
+	case BPF_JGT: return a > v;
+	case BPF_JGE: return a >= v;
 	}
 	return a & v; /* BPF_JSET */
 }
@@ -224,43 +206,19 @@ static u32 filter_run(const struct seccomp_filter *flt, const struct seccomp_dat
 		case BPF_LD | BPF_W | BPF_ABS:
 			memcpy(&a, (const char *)data + f->k, sizeof(a));
 			continue;
-		case BPF_LD | BPF_W | BPF_LEN:
-			a = sizeof(*data);
-			continue;
-		case BPF_LDX | BPF_W | BPF_LEN:
-			x = sizeof(*data);
-			continue;
-		case BPF_LD | BPF_IMM:
-			a = f->k;
-			continue;
-		case BPF_LDX | BPF_IMM:
-			x = f->k;
-			continue;
-		case BPF_LD | BPF_MEM:
-			a = mem[f->k];
-			continue;
-		case BPF_LDX | BPF_MEM:
-			x = mem[f->k];
-			continue;
-		case BPF_ST:
-			mem[f->k] = a;
-			continue;
-		case BPF_STX:
-			mem[f->k] = x;
-			continue;
-		case BPF_MISC | BPF_TAX:
-			x = a;
-			continue;
-		case BPF_MISC | BPF_TXA:
-			a = x;
-			continue;
-		case BPF_RET | BPF_K:
-			return f->k;
-		case BPF_RET | BPF_A:
-			return a;
-		case BPF_JMP | BPF_JA:
-			f += f->k;
-			continue;
+		case BPF_LD | BPF_W | BPF_LEN: a = sizeof(*data); continue;
+		case BPF_LDX | BPF_W | BPF_LEN: x = sizeof(*data); continue;
+		case BPF_LD | BPF_IMM: a = f->k; continue;
+		case BPF_LDX | BPF_IMM: x = f->k; continue;
+		case BPF_LD | BPF_MEM: a = mem[f->k]; continue;
+		case BPF_LDX | BPF_MEM: x = mem[f->k]; continue;
+		case BPF_ST: mem[f->k] = a; continue;
+		case BPF_STX: mem[f->k] = x; continue;
+		case BPF_MISC | BPF_TAX: x = a; continue;
+		case BPF_MISC | BPF_TXA: a = x; continue;
+		case BPF_RET | BPF_K: return f->k;
+		case BPF_RET | BPF_A: return a;
+		case BPF_JMP | BPF_JA: f += f->k; continue;
 		}
 		if (BPF_CLASS(f->code) == BPF_JMP) {
 			f += jump_taken(f->code, a, v) ? f->jt : f->jf;
@@ -326,29 +284,22 @@ static bool apply(struct task *t, u64 nr, u32 answer, s64 *ret)
 	u32 data = answer & SECCOMP_RET_DATA;
 
 	switch (answer & SECCOMP_RET_ACTION_FULL) {
-	case SECCOMP_RET_ALLOW:
-		return true;
+	case SECCOMP_RET_ALLOW: return true;
 	case SECCOMP_RET_LOG:
-		log_info("task %d (%s): seccomp logs system call %llu", t->tid, t->comm, (unsigned long long)nr);
+		log_info("task %d (%s): seccomp logs system call %llu", t->tid, t->comm,
+			 (unsigned long long)nr);
 		return true;
-	case SECCOMP_RET_ERRNO:
-		*ret = -(s64)MIN(data, 4095U);
-		return false;
+	case SECCOMP_RET_ERRNO: *ret = -(s64)MIN(data, 4095U); return false;
 	case SECCOMP_RET_TRAP:
 		raise_sigsys(t, nr, data);
 		*ret = (s64)nr;
 		return false;
-	case SECCOMP_RET_TRACE:
-		*ret = -ENOSYS;
-		return ptrace_seccomp_event(t, (u16)data);
+	case SECCOMP_RET_TRACE: *ret = -ENOSYS; return ptrace_seccomp_event(t, (u16)data);
 	case SECCOMP_RET_USER_NOTIF:
 		*ret = -ENOSYS; /* nobody listens */
 		return false;
-	case SECCOMP_RET_KILL_THREAD:
-		kill_by_seccomp(t, nr, false);
-		break;
-	default:
-		kill_by_seccomp(t, nr, true);
+	case SECCOMP_RET_KILL_THREAD: kill_by_seccomp(t, nr, false); break;
+	default: kill_by_seccomp(t, nr, true);
 	}
 	*ret = -ENOSYS;
 	return false;
@@ -356,7 +307,9 @@ static bool apply(struct task *t, u64 nr, u32 answer, s64 *ret)
 
 bool seccomp_check(struct task *t, u64 nr, const u64 a[6], s64 *ret)
 {
-	struct seccomp_data data = { .nr = (int)nr, .arch = AUDIT_ARCH_X86_64, .instruction_pointer = t->regs.rip };
+	struct seccomp_data data = { .nr = (int)nr,
+				     .arch = AUDIT_ARCH_X86_64,
+				     .instruction_pointer = t->regs.rip };
 	struct seccomp_filter *f;
 	bool log = false;
 	u32 answer;
@@ -427,7 +380,8 @@ static int tsync_conflict_locked(struct task *t)
 {
 	struct task *i;
 
-	list_for_each(i, &t->tg->tasks, group_node) {
+	list_for_each(i, &t->tg->tasks, group_node)
+	{
 		bool bad;
 
 		if (i == t || i->leaving)
@@ -478,23 +432,23 @@ static s64 install(struct task *t, struct seccomp_filter *f, u32 flags)
 	f->prev = seccomp_filter_get(t->seccomp);
 	set_filter(t, f, false);
 	if (flags & SECCOMP_FILTER_FLAG_TSYNC)
-		list_for_each(i, &t->tg->tasks, group_node)
-			if (i != t && !i->leaving)
-				set_filter(i, seccomp_filter_get(f), t->no_new_privs);
+		list_for_each(i, &t->tg->tasks, group_node) if (i != t && !i->leaving)
+			set_filter(i, seccomp_filter_get(f), t->no_new_privs);
 	return 0;
 }
 
 static s64 set_mode_filter(struct task *t, u32 flags, uaddr prog)
 {
-	const u32 known = SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_LOG | SECCOMP_FILTER_FLAG_SPEC_ALLOW |
-			  SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_TSYNC_ESRCH |
-			  SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+	const u32 known = SECCOMP_FILTER_FLAG_TSYNC | SECCOMP_FILTER_FLAG_LOG |
+			  SECCOMP_FILTER_FLAG_SPEC_ALLOW | SECCOMP_FILTER_FLAG_NEW_LISTENER |
+			  SECCOMP_FILTER_FLAG_TSYNC_ESRCH | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
 	struct seccomp_filter *f;
 	int r;
 
 	if (flags & ~known)
 		return -EINVAL;
-	if ((flags & SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) && !(flags & SECCOMP_FILTER_FLAG_NEW_LISTENER))
+	if ((flags & SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV) &&
+	    !(flags & SECCOMP_FILTER_FLAG_NEW_LISTENER))
 		return -EINVAL;
 	if (atomic_load(&t->seccomp_mode) == SECCOMP_MODE_STRICT)
 		return -EINVAL;
@@ -532,24 +486,21 @@ static s64 action_available(struct task *t, uaddr arg)
 	case SECCOMP_RET_ERRNO:
 	case SECCOMP_RET_TRACE:
 	case SECCOMP_RET_LOG:
-	case SECCOMP_RET_ALLOW:
-		return 0;
+	case SECCOMP_RET_ALLOW: return 0;
 	}
 	return -EOPNOTSUPP; /* SECCOMP_RET_USER_NOTIF too */
 }
 
 s64 seccomp_call(struct task *t, u32 op, u32 flags, uaddr args)
 {
-	struct seccomp_notif_sizes sizes = { sizeof(struct seccomp_notif), sizeof(struct seccomp_notif_resp),
+	struct seccomp_notif_sizes sizes = { sizeof(struct seccomp_notif),
+					     sizeof(struct seccomp_notif_resp),
 					     sizeof(struct seccomp_data) };
 
 	switch (op) {
-	case SECCOMP_SET_MODE_STRICT:
-		return flags || args.v ? -EINVAL : set_mode_strict(t);
-	case SECCOMP_SET_MODE_FILTER:
-		return set_mode_filter(t, flags, args);
-	case SECCOMP_GET_ACTION_AVAIL:
-		return flags ? -EINVAL : action_available(t, args);
+	case SECCOMP_SET_MODE_STRICT: return flags || args.v ? -EINVAL : set_mode_strict(t);
+	case SECCOMP_SET_MODE_FILTER: return set_mode_filter(t, flags, args);
+	case SECCOMP_GET_ACTION_AVAIL: return flags ? -EINVAL : action_available(t, args);
 	case SECCOMP_GET_NOTIF_SIZES:
 		return flags ? -EINVAL : copy_out(t, args, &sizes, sizeof(sizes));
 	}

@@ -24,7 +24,8 @@ s64 seccomp_prctl_set(struct task *t, u64 mode, uaddr prog);
 s64 seccomp_prctl_get(struct task *t);
 /* seccomp(2). */
 s64 seccomp_call(struct task *t, u32 op, u32 flags, uaddr args);
-/* Before a system call is served: true to go on; false: *ret is the result (the task may be dying). */
+/* Before a system call is served: true to go on; false: *ret is the result (the task may be dying).
+ */
 bool seccomp_check(struct task *t, u64 nr, const u64 a[6], s64 *ret);
 
 #endif

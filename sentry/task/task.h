@@ -38,12 +38,21 @@ struct thread_group;
 
 #define TASK_COMM_LEN 16
 #define PID_LIMIT 4194304
-/* The sandbox's reaper of orphans: no task, only a number that getppid() shows. Its children reap themselves. */
+/* The sandbox's reaper of orphans: no task, only a number that getppid() shows. Its children reap
+ * themselves. */
 #define PID_REAPER 1
 /* The first program. */
 #define PID_INIT 2
 
-enum task_state { TASK_NEW, TASK_RUNNING, TASK_BLOCKED, TASK_STOPPED, TASK_TRACED, TASK_ZOMBIE, TASK_DEAD };
+enum task_state {
+	TASK_NEW,
+	TASK_RUNNING,
+	TASK_BLOCKED,
+	TASK_STOPPED,
+	TASK_TRACED,
+	TASK_ZOMBIE,
+	TASK_DEAD
+};
 
 /* cwd, root, umask: shared by CLONE_FS. */
 struct fs_context {
@@ -57,16 +66,17 @@ struct fs_context *fs_context_dup(struct fs_context *fs);
 struct fs_context *fs_context_get(struct fs_context *fs);
 void fs_context_put(struct fs_context *fs);
 
-/* Small attributes that only system calls read and write. clone copies the whole struct; all "own". */
+/* Small attributes that only system calls read and write. clone copies the whole struct; all "own".
+ */
 struct task_misc {
 	u32 personality;
-	u32 ioprio;		 /* ioprio_set; 0: default */
-	u32 sched_flags;	 /* SCHED_FLAG_*, SCHED_RESET_ON_FORK as a flag */
+	u32 ioprio;	 /* ioprio_set; 0: default */
+	u32 sched_flags; /* SCHED_FLAG_*, SCHED_RESET_ON_FORK as a flag */
 	u64 sched_runtime, sched_deadline, sched_period; /* sched_setattr, as told */
-	u64 default_slack_ns;	 /* PR_SET_TIMERSLACK 0 goes back to it */
+	u64 default_slack_ns;				 /* PR_SET_TIMERSLACK 0 goes back to it */
 	u32 mce_kill, thp_disable, io_flusher, tsc_mode;
-	u32 mempolicy;		 /* MPOL_*; there is one node */
-	bool mempolicy_node;	 /* its node mask holds node 0 */
+	u32 mempolicy;	     /* MPOL_*; there is one node */
+	bool mempolicy_node; /* its node mask holds node 0 */
 };
 
 /* Namespaces of a task. Immutable set, replaced as a whole by unshare/setns/clone. */
@@ -85,7 +95,7 @@ void nsproxy_put(struct nsproxy *ns);
 
 struct process_group {
 	struct refs refs;
-	struct kernel *kernel;	 /* immutable */
+	struct kernel *kernel; /* immutable */
 	int pgid;
 	struct session *session; /* immutable, a reference */
 	struct list members;	 /* tasklist: thread_group.pgrp_node */
@@ -93,12 +103,13 @@ struct process_group {
 
 struct session {
 	struct refs refs;
-	struct kernel *kernel;	     /* immutable */
-	u32 pgrp_count;		     /* tasklist: leaves the pid table at zero */
+	struct kernel *kernel; /* immutable */
+	u32 pgrp_count;	       /* tasklist: leaves the pid table at zero */
 	int sid;
 	struct thread_group *leader; /* tasklist; NULL when gone */
-	struct tty *tty;	     /* tasklist: controlling terminal, a reference; see sentry/tty/tty.h */
-	struct process_group *tty_old_pgrp; /* tasklist, a reference: foreground group of a tty that hung up */
+	struct tty *tty; /* tasklist: controlling terminal, a reference; see sentry/tty/tty.h */
+	struct process_group
+		*tty_old_pgrp; /* tasklist, a reference: foreground group of a tty that hung up */
 };
 
 /* POSIX timers, itimers, cpu timers of a thread group: sentry/time. */
@@ -106,21 +117,22 @@ struct group_timers;
 
 struct thread_group {
 	struct refs refs;
-	struct kernel *kernel;	      /* immutable */
-	int tgid;		      /* immutable */
-	struct task *leader;	      /* tasklist (exec may change it) */
-	struct list tasks;	      /* tasklist: task.group_node */
-	_Atomic int task_count;	      /* tasklist to write: live tasks */
-	int present_count;	      /* tasklist: tasks that have not been through exit_notify */
-	struct thread_group *parent;  /* tasklist: who reaps it; NULL: the sandbox's reaper (PID_REAPER) */
-	struct list children;	      /* tasklist: thread_group.sibling */
-	struct list sibling;	      /* tasklist */
-	struct process_group *pgrp;   /* tasklist, a reference */
-	struct list pgrp_node;	      /* tasklist */
-	bool did_exec;		      /* tasklist */
-	bool is_subreaper;	      /* tasklist */
-	bool tty_detached;	      /* tasklist: TIOCNOTTY; inherited by fork, cleared by setsid */
-	int exit_signal;	      /* tasklist: sent to the parent when the group dies; -1 none */
+	struct kernel *kernel;	/* immutable */
+	int tgid;		/* immutable */
+	struct task *leader;	/* tasklist (exec may change it) */
+	struct list tasks;	/* tasklist: task.group_node */
+	_Atomic int task_count; /* tasklist to write: live tasks */
+	int present_count;	/* tasklist: tasks that have not been through exit_notify */
+	struct thread_group
+		*parent;      /* tasklist: who reaps it; NULL: the sandbox's reaper (PID_REAPER) */
+	struct list children; /* tasklist: thread_group.sibling */
+	struct list sibling;  /* tasklist */
+	struct process_group *pgrp; /* tasklist, a reference */
+	struct list pgrp_node;	    /* tasklist */
+	bool did_exec;		    /* tasklist */
+	bool is_subreaper;	    /* tasklist */
+	bool tty_detached;	    /* tasklist: TIOCNOTTY; inherited by fork, cleared by setsid */
+	int exit_signal;	    /* tasklist: sent to the parent when the group dies; -1 none */
 
 	struct sighand *sighand;      /* immutable but for exec (sighand) */
 	struct sigqueue_head pending; /* sighand: group-wide queue */
@@ -130,42 +142,43 @@ struct thread_group {
 	/* job control; sighand */
 	bool stop_pending, stopped;
 	int stop_signal;
-	u32 stop_gen;		      /* counts stops */
+	u32 stop_gen;			       /* counts stops */
 	bool notify_stopped, notify_continued; /* for wait4 WUNTRACED / WCONTINUED */
-	struct waitq child_waitq;     /* woken on any child's change of state */
-	struct waitq exit_waitq;      /* woken when this group becomes a zombie: pidfds (EPOLLIN) */
-	struct waitq signal_waitq;    /* woken when a signal is queued: signalfd, sigtimedwait */
+	struct waitq child_waitq;	       /* woken on any child's change of state */
+	struct waitq exit_waitq;   /* woken when this group becomes a zombie: pidfds (EPOLLIN) */
+	struct waitq signal_waitq; /* woken when a signal is queued: signalfd, sigtimedwait */
 
-	struct mutex limit_lock;      /* RANK_LEAF */
+	struct mutex limit_lock;	      /* RANK_LEAF */
 	struct rlimit64 limits[RLIM_NLIMITS]; /* limit_lock */
-	struct group_timers *timers;  /* created on first use; own lock */
+	struct group_timers *timers;	      /* created on first use; own lock */
 	/* usage of dead threads and reaped children; tasklist */
 	u64 dead_utime_ns, dead_stime_ns, child_utime_ns, child_stime_ns;
 	u64 dead_minflt, dead_majflt, child_minflt, child_majflt, child_maxrss;
-	u64 start_time_ns;	      /* immutable: CLOCK_MONOTONIC */
+	u64 start_time_ns; /* immutable: CLOCK_MONOTONIC */
 	_Atomic int oom_score_adj;
-	_Atomic u32 membarrier;	      /* registered commands (MEMBARRIER_CMD_REGISTER_*); exec clears */
-	struct task *parent_task;     /* tasklist: the parent's thread that made it (__WNOTHREAD, pdeath) */
-	int cont_notify;	      /* sighand: CLD_* that the next thread on its way out reports; 0 none */
-	bool zombie;		      /* tasklist: all tasks have exited, the parent may wait for it */
-	bool reaped;		      /* tasklist: waited for, no longer in the pid table */
-	u64 dead_maxrss;	      /* tasklist: KiB, of exited threads' mms */
-	u64 dead_nvcsw;		      /* tasklist */
+	_Atomic u32 membarrier; /* registered commands (MEMBARRIER_CMD_REGISTER_*); exec clears */
+	struct task
+		*parent_task; /* tasklist: the parent's thread that made it (__WNOTHREAD, pdeath) */
+	int cont_notify; /* sighand: CLD_* that the next thread on its way out reports; 0 none */
+	bool zombie;	 /* tasklist: all tasks have exited, the parent may wait for it */
+	bool reaped;	 /* tasklist: waited for, no longer in the pid table */
+	u64 dead_maxrss; /* tasklist: KiB, of exited threads' mms */
+	u64 dead_nvcsw;	 /* tasklist */
 };
 
 struct task {
 	struct refs refs;
-	struct kernel *kernel;	   /* immutable */
-	struct thread_group *tg;   /* immutable */
-	int tid;		   /* tasklist (exec of a non-leader takes the leader's) */
-	struct list group_node;	   /* tasklist */
+	struct kernel *kernel;	 /* immutable */
+	struct thread_group *tg; /* immutable */
+	int tid;		 /* tasklist (exec of a non-leader takes the leader's) */
+	struct list group_node;	 /* tasklist */
 	_Atomic enum task_state state;
-	pthread_t thread;	   /* immutable after start */
+	pthread_t thread; /* immutable after start */
 
 	/* own */
 	struct user_regs_struct regs;
 	struct platform_context *ctx;
-	u64 syscall_nr;		   /* number being served; -1 outside */
+	u64 syscall_nr; /* number being served; -1 outside */
 	bool in_syscall;
 	struct restart_block {
 		s64 (*fn)(struct task *t, struct restart_block *rb); /* sys_restart_syscall */
@@ -173,73 +186,76 @@ struct task {
 	} restart;
 	uaddr clear_child_tid, robust_list;
 	u64 robust_list_len;
-	int nice;		   /* own; read racy by others */
+	int nice; /* own; read racy by others */
 	u32 sched_policy, sched_priority;
-	u64 affinity[16];	   /* bit per cpu; atomic enough: written under RANK_TASK lock */
+	u64 affinity[16]; /* bit per cpu; atomic enough: written under RANK_TASK lock */
 	u32 pdeath_signal;
 	u64 timer_slack_ns;
-	struct task_misc misc;	   /* own; children get a copy */
-	_Atomic u32 futex_released; /* futex_release: 0 no, 1 under way, 2 done; PI waiters may count on this owner only at 0 */
+	struct task_misc misc;	    /* own; children get a copy */
+	_Atomic u32 futex_released; /* futex_release: 0 no, 1 under way, 2 done; PI waiters may
+				       count on this owner only at 0 */
 	uaddr rseq;
 	u32 rseq_len, rseq_sig;
 
-	struct mutex lock;	   /* RANK_TASK: mm, fs, fds, ns, cred, comm pointers as seen by others */
-	struct mm *mm;		   /* own writes under lock; NULL once exiting */
-	struct fs_context *fs;	   /* likewise */
-	struct fd_table *fds;	   /* likewise */
-	struct nsproxy *ns;	   /* likewise */
-	const struct cred *cred;   /* likewise; others use task_get_cred */
-	char comm[TASK_COMM_LEN];  /* lock */
-	bool no_new_privs;	   /* own */
+	struct mutex lock; /* RANK_TASK: mm, fs, fds, ns, cred, comm pointers as seen by others */
+	struct mm *mm;	   /* own writes under lock; NULL once exiting */
+	struct fs_context *fs;	  /* likewise */
+	struct fd_table *fds;	  /* likewise */
+	struct nsproxy *ns;	  /* likewise */
+	const struct cred *cred;  /* likewise; others use task_get_cred */
+	char comm[TASK_COMM_LEN]; /* lock */
+	bool no_new_privs;	  /* own */
 	bool keep_caps;
 
 	/* signals */
 	struct sigqueue_head pending; /* sighand: this thread's queue */
-	u64 sigmask;		   /* own writes under sighand; others read under sighand */
-	u64 saved_sigmask;	   /* own: for rt_sigsuspend, ppoll, pselect, epoll_pwait */
-	bool restore_sigmask;	   /* own */
-	stack_t altstack;	   /* own: ss_sp as guest address */
-	_Atomic bool sig_pending;  /* hint: recalculate; set under sighand */
-	_Atomic bool killed;	   /* SIGKILL or group exit: leave as soon as possible */
-	u64 sigwait_set;	   /* sighand: what sigtimedwait waits for */
+	u64 sigmask;		      /* own writes under sighand; others read under sighand */
+	u64 saved_sigmask;	      /* own: for rt_sigsuspend, ppoll, pselect, epoll_pwait */
+	bool restore_sigmask;	      /* own */
+	stack_t altstack;	      /* own: ss_sp as guest address */
+	_Atomic bool sig_pending;     /* hint: recalculate; set under sighand */
+	_Atomic bool killed;	      /* SIGKILL or group exit: leave as soon as possible */
+	u64 sigwait_set;	      /* sighand: what sigtimedwait waits for */
 
-	_Atomic bool leaving;	   /* sighand to write: exit has begun, takes no more signals */
-	bool stop_dequeued;	   /* sighand: took a stop signal that no SIGCONT has undone */
+	_Atomic bool leaving; /* sighand to write: exit has begun, takes no more signals */
+	bool stop_dequeued;   /* sighand: took a stop signal that no SIGCONT has undone */
 	struct signal_frame_info fault; /* own: last fault, for frames */
 
 	/* sleeping */
 	_Atomic(struct task *) futex_wake_next; /* futex wake lists: NULL when on none */
-	_Atomic bool in_guest;	   /* a kick must interrupt the platform context */
-	bool exiting;		   /* own: the run loop leaves */
-	_Atomic u32 wake;	   /* futex word of task_block */
+	_Atomic bool in_guest;			/* a kick must interrupt the platform context */
+	bool exiting;				/* own: the run loop leaves */
+	_Atomic u32 wake;			/* futex word of task_block */
 
 	/* vfork: the parent waits until the child execs or exits */
 	struct vfork_done *vfork_done; /* own */
-	int exit_code;		   /* wait status of this task */
+	int exit_code;		       /* wait status of this task */
 	struct ptrace_state *ptrace;   /* tasklist and sighand to write: NULL unless traced */
-	struct list tracees;	   /* tasklist: ptrace_state.node of those whom this task traces */
-	int ptrace_inject;	   /* sighand: signal that the tracer gave with its resume */
-	u32 stop_seen;		   /* sighand: the group stop (tg->stop_gen) that a tracee has reported */
-	int pre_exec_tid;	   /* own: number before exec made it the leader */
+	struct list tracees; /* tasklist: ptrace_state.node of those whom this task traces */
+	int ptrace_inject;   /* sighand: signal that the tracer gave with its resume */
+	u32 stop_seen;	     /* sighand: the group stop (tg->stop_gen) that a tracee has reported */
+	int pre_exec_tid;    /* own: number before exec made it the leader */
 	struct seccomp_filter *seccomp; /* lock; guest's own filters, sentry/task/seccomp_guest.h */
 	_Atomic u32 seccomp_mode;
 
 	/* accounting */
 	u64 start_time_ns;
-	_Atomic u64 sys_tsc;	   /* time in handlers without sleep, in TSC ticks; read by task_cpu_times */
-	u64 block_tsc;		   /* own: asleep since the handler began */
-	u64 prior_utime_ns;	   /* lock: of contexts before an exec */
+	_Atomic u64
+		sys_tsc; /* time in handlers without sleep, in TSC ticks; read by task_cpu_times */
+	u64 block_tsc;	 /* own: asleep since the handler began */
+	u64 prior_utime_ns;		    /* lock: of contexts before an exec */
 	u64 final_utime_ns, final_stime_ns; /* tasklist: once exited */
-	_Atomic u64 minflt, majflt; /* own writes; procfs reads */
+	_Atomic u64 minflt, majflt;	    /* own writes; procfs reads */
 	_Atomic u64 nvcsw, nivcsw;
 	/* per-task scratch memory for handlers: no allocation on hot paths */
-	char *scratch_path;	   /* PATH_MAX + some, own */
+	char *scratch_path; /* PATH_MAX + some, own */
 };
 
 /* The running task of this sentry thread; NULL in service threads. */
 extern __thread struct task *current_task;
 
-/* The task's own copy of a table that CLONE_FILES or CLONE_FS shares (unshare, close_range). 0, -ENOMEM. */
+/* The task's own copy of a table that CLONE_FILES or CLONE_FS shares (unshare, close_range). 0,
+ * -ENOMEM. */
 int task_unshare_files(struct task *t);
 int task_unshare_fs(struct task *t);
 
@@ -259,10 +275,12 @@ void thread_group_put(struct thread_group *tg);
  */
 void task_block_prepare(struct task *t);
 int task_block(struct task *t, u64 deadline_ns);
-/* As task_block, but only a fatal signal ends it (uninterruptible but killable: vfork, exec). -EINTR then. */
+/* As task_block, but only a fatal signal ends it (uninterruptible but killable: vfork, exec).
+ * -EINTR then. */
 int task_block_killable(struct task *t, u64 deadline_ns);
 void task_wake(struct task *t);
-/* The bare sleep under all of them: until task_wake or the deadline, signals or not. 0 or -ETIMEDOUT. */
+/* The bare sleep under all of them: until task_wake or the deadline, signals or not. 0 or
+ * -ETIMEDOUT. */
 int task_sleep(struct task *t, u64 deadline_ns);
 /* A waiter whose callback is task_wake(current). */
 void task_waiter_init(struct waiter *w, struct task *t, u32 events);
@@ -280,8 +298,8 @@ void task_kick(struct task *t);
 
 /* ---- life ---- */
 
-/* Guest tasks alive at once (-EAGAIN beyond): with their stubs they leave a host of 32768 pids a quarter for itself.
- * Lower where the host grants less. */
+/* Guest tasks alive at once (-EAGAIN beyond): with their stubs they leave a host of 32768 pids a
+ * quarter for itself. Lower where the host grants less. */
 #define TASK_COUNT_MAX 8192
 /* By boot; host_room: host_task_room(). NULL: no memory. */
 struct pid_table *pid_table_new(u64 host_room);
@@ -304,14 +322,15 @@ s64 task_clone(struct task *t, const struct clone_args_k *args);
  * controlling terminal; then its thread starts.
  */
 int task_spawn_init(struct kernel *k, struct mm *mm, struct fs_context *fs, struct fd_table *fds,
-		    struct nsproxy *ns, const struct cred *cred, const struct user_regs_struct *regs,
-		    const char *comm, struct task **ret);
+		    struct nsproxy *ns, const struct cred *cred,
+		    const struct user_regs_struct *regs, const char *comm, struct task **ret);
 /* Marks the calling task as exiting with a wait status; the run loop then leaves. */
 void task_exit(struct task *t, int status);	  /* exit: this thread */
 void task_group_exit(struct task *t, int status); /* exit_group: whole process */
 /* Kills every other task of the group and waits for them (exec). 0 or -EINTR when we are killed. */
 int task_exec_kill_others(struct task *t);
-/* After exec: new mm, closed cloexec fds, reset handlers, comm, did_exec; releases a vfork parent. */
+/* After exec: new mm, closed cloexec fds, reset handlers, comm, did_exec; releases a vfork parent.
+ */
 void task_exec_commit(struct task *t, struct mm *mm, const struct user_regs_struct *regs,
 		      const char *comm, const struct cred *cred);
 /* Snapshot of credentials; a reference. */
@@ -321,12 +340,12 @@ struct nsproxy *nsproxy_new(struct mount_ns *mnt, struct uts_ns *uts);
 struct uts_ns *uts_ns_new(const char *nodename, const char *domainname);
 struct uts_ns *uts_ns_get(struct uts_ns *u);
 void uts_ns_put(struct uts_ns *u);
-void task_set_ns(struct task *t, struct nsproxy *ns); /* own task; takes the reference */
-struct nsproxy *task_get_ns(struct task *t);	      /* a reference or NULL; any thread */
+void task_set_ns(struct task *t, struct nsproxy *ns);	     /* own task; takes the reference */
+struct nsproxy *task_get_ns(struct task *t);		     /* a reference or NULL; any thread */
 void task_set_cred(struct task *t, const struct cred *cred); /* own task; takes the reference */
-struct mm *task_get_mm(struct task *t);		 /* a reference or NULL; any thread */
-struct fs_context *task_get_fs(struct task *t);	 /* likewise */
-struct fd_table *task_get_fds(struct task *t);	 /* likewise */
+struct mm *task_get_mm(struct task *t);			     /* a reference or NULL; any thread */
+struct fs_context *task_get_fs(struct task *t);		     /* likewise */
+struct fd_table *task_get_fds(struct task *t);		     /* likewise */
 
 /* ---- lookup; all return references or NULL ---- */
 struct task *task_find(struct kernel *k, int tid);
@@ -335,10 +354,12 @@ struct thread_group *thread_group_find(struct kernel *k, int tgid);
 int thread_group_next(struct kernel *k, int after);
 int task_next_in_group(struct thread_group *tg, int after); /* tid or 0 */
 /* Calls fn for each thread group under the tasklist lock. */
-void thread_group_for_each(struct kernel *k, void (*fn)(struct thread_group *tg, void *arg), void *arg);
+void thread_group_for_each(struct kernel *k, void (*fn)(struct thread_group *tg, void *arg),
+			   void *arg);
 /* A live task of the group (the leader if alive), a reference; NULL when all are gone. */
 struct task *thread_group_any_task(struct thread_group *tg);
-/* Process groups; find returns a reference or NULL and takes the tasklist lock. put may not hold it. */
+/* Process groups; find returns a reference or NULL and takes the tasklist lock. put may not hold
+ * it. */
 struct process_group *process_group_find(struct kernel *k, int pgid);
 struct process_group *process_group_get(struct process_group *pg);
 void process_group_put(struct process_group *pg);

@@ -30,14 +30,10 @@ static void usage_of(struct thread_group *tg, struct wait_result *r)
 static bool selected(const struct wait_request *q, struct thread_group *tg, int tid)
 {
 	switch (q->kind) {
-	case WAIT_FOR_ANY:
-		return true;
-	case WAIT_FOR_PID:
-		return tid == q->id;
-	case WAIT_FOR_PGID:
-		return tg->pgrp && tg->pgrp->pgid == q->id;
-	case WAIT_FOR_GROUP:
-		return tg == q->group;
+	case WAIT_FOR_ANY: return true;
+	case WAIT_FOR_PID: return tid == q->id;
+	case WAIT_FOR_PGID: return tg->pgrp && tg->pgrp->pgid == q->id;
+	case WAIT_FOR_GROUP: return tg == q->group;
 	}
 	return false;
 }
@@ -66,7 +62,8 @@ static void fill_exit(struct thread_group *tg, struct task *t, int status, struc
 }
 
 /* Stopped or continued by job control. */
-static bool look_stopped(const struct wait_request *q, struct thread_group *tg, struct wait_result *r)
+static bool look_stopped(const struct wait_request *q, struct thread_group *tg,
+			 struct wait_result *r)
 {
 	struct sighand *sh = sighand_lock(tg);
 	bool consume = !(q->options & WNOWAIT), found = false;
@@ -122,7 +119,8 @@ static enum look look_children(struct task *t, const struct wait_request *q, str
 	enum look best = LOOK_NONE;
 	struct thread_group *tg;
 
-	list_for_each(tg, &t->tg->children, sibling) {
+	list_for_each(tg, &t->tg->children, sibling)
+	{
 		enum look l;
 
 		if ((q->options & __WNOTHREAD) && tg->parent_task != t)
@@ -136,13 +134,14 @@ static enum look look_children(struct task *t, const struct wait_request *q, str
 }
 
 /* The exit of a tracee that is not the caller's own child, or only a thread of one. */
-static bool look_dead_tracee(struct task *t, const struct wait_request *q, struct task *x, struct wait_result *r,
-			     struct reap *reap)
+static bool look_dead_tracee(struct task *t, const struct wait_request *q, struct task *x,
+			     struct wait_result *r, struct reap *reap)
 {
 	struct thread_group *tg = x->tg;
 	bool leader = x == tg->leader;
 
-	if (atomic_load(&x->state) != TASK_ZOMBIE || !(q->options & WEXITED) || (leader && !tg->zombie))
+	if (atomic_load(&x->state) != TASK_ZOMBIE || !(q->options & WEXITED) ||
+	    (leader && !tg->zombie))
 		return false;
 	if (leader && tg->parent == t->tg)
 		return false; /* look_children reports it */
@@ -157,13 +156,14 @@ static bool look_dead_tracee(struct task *t, const struct wait_request *q, struc
 	return true;
 }
 
-static enum look look_tracees_of(struct task *tracer, const struct wait_request *q, struct wait_result *r,
-				 struct reap *reap)
+static enum look look_tracees_of(struct task *tracer, const struct wait_request *q,
+				 struct wait_result *r, struct reap *reap)
 {
 	enum look best = LOOK_NONE;
 	struct ptrace_state *p, *tmp;
 
-	list_for_each_safe(p, tmp, &tracer->tracees, node) {
+	list_for_each_safe(p, tmp, &tracer->tracees, node)
+	{
 		struct task *x = p->tracee;
 		siginfo_t si;
 
@@ -191,7 +191,8 @@ static enum look look_tracees(struct task *t, const struct wait_request *q, stru
 	enum look best = LOOK_NONE, l;
 	struct task *i;
 
-	list_for_each(i, &t->tg->tasks, group_node) {
+	list_for_each(i, &t->tg->tasks, group_node)
+	{
 		if ((q->options & __WNOTHREAD) && i != t)
 			continue;
 		l = look_tracees_of(i, q, r, reap);

@@ -8,9 +8,10 @@ enum wait_kind { WAIT_FOR_ANY, WAIT_FOR_PID, WAIT_FOR_PGID, WAIT_FOR_GROUP /* pi
 
 struct wait_request {
 	enum wait_kind kind;
-	int id;				 /* WAIT_FOR_PID, WAIT_FOR_PGID */
+	int id;				  /* WAIT_FOR_PID, WAIT_FOR_PGID */
 	const struct thread_group *group; /* WAIT_FOR_GROUP */
-	int options; /* WEXITED, WSTOPPED, WCONTINUED, WNOHANG, WNOWAIT, __WALL, __WCLONE, __WNOTHREAD */
+	int options; /* WEXITED, WSTOPPED, WCONTINUED, WNOHANG, WNOWAIT, __WALL, __WCLONE,
+			__WNOTHREAD */
 };
 
 struct wait_result {

@@ -85,14 +85,10 @@ static int host_clock_of(int clock)
 	case CLOCK_REALTIME_COARSE:
 	case CLOCK_MONOTONIC_COARSE:
 	case CLOCK_BOOTTIME:
-	case CLOCK_TAI:
-		return clock;
-	case CLOCK_REALTIME_ALARM:
-		return CLOCK_REALTIME;
-	case CLOCK_BOOTTIME_ALARM:
-		return CLOCK_BOOTTIME;
-	default:
-		return -1;
+	case CLOCK_TAI: return clock;
+	case CLOCK_REALTIME_ALARM: return CLOCK_REALTIME;
+	case CLOCK_BOOTTIME_ALARM: return CLOCK_BOOTTIME;
+	default: return -1;
 	}
 }
 

@@ -49,8 +49,10 @@ static bool check_cpu_itimer(struct cpu_itimer *it, u64 now, u64 *nearest)
 	return due;
 }
 
-/* RLIMIT_CPU: SIGXCPU at the soft limit and each second after it, SIGKILL at the hard one. gt->lock held. */
-static int check_cpu_limit(struct group_timers *gt, const struct rlimit64 *limit, u64 now, u64 *nearest)
+/* RLIMIT_CPU: SIGXCPU at the soft limit and each second after it, SIGKILL at the hard one. gt->lock
+ * held. */
+static int check_cpu_limit(struct group_timers *gt, const struct rlimit64 *limit, u64 now,
+			   u64 *nearest)
 {
 	if (limit->rlim_max != RLIM64_INFINITY && now / NS_PER_SEC >= limit->rlim_max)
 		return SIGKILL;
@@ -142,7 +144,8 @@ static s64 change_real(struct group_timers *gt, const struct itimer_ns *new, str
 	return 0;
 }
 
-s64 itimer_change(struct task *t, int which, const struct itimer_ns *new_or_null, struct itimer_ns *ret_old)
+s64 itimer_change(struct task *t, int which, const struct itimer_ns *new_or_null,
+		  struct itimer_ns *ret_old)
 {
 	struct group_timers *gt = group_timers_get(t->tg);
 	struct cpu_itimer *it;
@@ -162,7 +165,8 @@ s64 itimer_change(struct task *t, int which, const struct itimer_ns *new_or_null
 	ret_old->value = it->expires_ns == 0 ? 0 : it->expires_ns > now ? it->expires_ns - now : 1;
 	if (new_or_null) {
 		it->interval_ns = new_or_null->interval;
-		it->expires_ns = new_or_null->value ? MIN(now + new_or_null->value, TIME_MAX_NS) : 0;
+		it->expires_ns =
+			new_or_null->value ? MIN(now + new_or_null->value, TIME_MAX_NS) : 0;
 		if (it->expires_ns)
 			cpu_tick_start(gt);
 	}
@@ -186,7 +190,8 @@ struct group_timers *group_timers_get(struct thread_group *tg)
 	ktimer_init(&gt->real, real_fires, gt);
 	ktimer_init(&gt->cpu_tick, cpu_tick, gt);
 	/* Threads of the group may race to make it. */
-	if (__atomic_compare_exchange_n(&tg->timers, &none, gt, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+	if (__atomic_compare_exchange_n(&tg->timers, &none, gt, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE))
 		return gt;
 	mutex_destroy(&gt->lock);
 	free(gt);

@@ -10,13 +10,12 @@ static struct posix_timer *find_timer(struct group_timers *gt, int id)
 {
 	struct posix_timer *pt;
 
-	list_for_each(pt, &gt->posix, node)
-		if (pt->id == id)
-			return pt;
+	list_for_each(pt, &gt->posix, node) if (pt->id == id) return pt;
 	return NULL;
 }
 
-/* Is the signal that we queued still there? It may have been flushed, or merged with another of its number. */
+/* Is the signal that we queued still there? It may have been flushed, or merged with another of its
+ * number. */
 static bool signal_still_queued(const struct posix_timer *pt)
 {
 	struct task *t = pt->target ? task_get(pt->target) : thread_group_any_task(pt->gt->tg);
@@ -50,7 +49,8 @@ static void arm(struct posix_timer *pt, u64 at)
 	ktimer_set(pt->gt->tg->kernel->timers, &pt->ktimer, at);
 }
 
-/* A timer whose time may have come. now is on the timer's own clock. The pt stays: the caller holds off deletion. */
+/* A timer whose time may have come. now is on the timer's own clock. The pt stays: the caller holds
+ * off deletion. */
 static void expire(struct posix_timer *pt, u64 now)
 {
 	struct group_timers *gt = pt->gt;
@@ -127,8 +127,10 @@ u64 posix_timers_check_cpu(struct group_timers *gt)
 		u64 now;
 
 		mutex_lock(&gt->lock);
-		list_for_each(pt, &gt->posix, node) {
-			if (pt->id > last && on_cpu_clock(pt) && pt->deadline_ns && pt->notify != SIGEV_NONE) {
+		list_for_each(pt, &gt->posix, node)
+		{
+			if (pt->id > last && on_cpu_clock(pt) && pt->deadline_ns &&
+			    pt->notify != SIGEV_NONE) {
 				found = pt;
 				last = pt->id;
 				break;
@@ -142,7 +144,8 @@ u64 posix_timers_check_cpu(struct group_timers *gt)
 		expire(found, now);
 		mutex_lock(&gt->lock);
 		if (found->deadline_ns)
-			nearest = MIN(nearest, found->deadline_ns > now ? found->deadline_ns - now : 0);
+			nearest = MIN(nearest,
+				      found->deadline_ns > now ? found->deadline_ns - now : 0);
 		mutex_unlock(&gt->lock);
 	}
 }
@@ -155,17 +158,13 @@ static int check_clock(struct task *t, int clock, int *ret_clock)
 	case CLOCK_REALTIME:
 	case CLOCK_MONOTONIC:
 	case CLOCK_BOOTTIME:
-	case CLOCK_TAI:
-		*ret_clock = clock;
-		return 0;
+	case CLOCK_TAI: *ret_clock = clock; return 0;
 	case CLOCK_MONOTONIC_RAW:
 	case CLOCK_REALTIME_COARSE:
 	case CLOCK_MONOTONIC_COARSE:
 	case CLOCK_REALTIME_ALARM:
-	case CLOCK_BOOTTIME_ALARM:
-		return -EOPNOTSUPP;
-	default:
-		return clock_is_cpu(clock) ? cpu_clock_resolve(t, clock, ret_clock) : -EINVAL;
+	case CLOCK_BOOTTIME_ALARM: return -EOPNOTSUPP;
+	default: return clock_is_cpu(clock) ? cpu_clock_resolve(t, clock, ret_clock) : -EINVAL;
 	}
 }
 
@@ -257,7 +256,8 @@ static u64 timespec_ns(const struct timespec *ts)
 
 static struct timespec ns_timespec(u64 ns)
 {
-	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_SEC), .tv_nsec = (long)(ns % NS_PER_SEC) };
+	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_SEC),
+				  .tv_nsec = (long)(ns % NS_PER_SEC) };
 }
 
 /* gt->lock held; now on the timer's clock. */
@@ -319,7 +319,8 @@ static u64 new_deadline(int clock, int flags, u64 value, u64 now)
 	return MAX(deadline, 1UL);
 }
 
-s64 posix_timer_settime(struct task *t, int id, int flags, const struct itimerspec *new, struct itimerspec *ret_old)
+s64 posix_timer_settime(struct task *t, int id, int flags, const struct itimerspec *new,
+			struct itimerspec *ret_old)
 {
 	struct group_timers *gt = __atomic_load_n(&t->tg->timers, __ATOMIC_ACQUIRE);
 	u64 value = timespec_ns(&new->it_value), now, deadline;
@@ -384,7 +385,8 @@ s64 posix_timer_getoverrun(struct task *t, int id)
 	return pt ? pt->overrun_last : -EINVAL;
 }
 
-/* Taken off the list already. Waits for its callbacks: the wall one, and the CPU tick that may hold it. */
+/* Taken off the list already. Waits for its callbacks: the wall one, and the CPU tick that may hold
+ * it. */
 static void stop_and_free(struct group_timers *gt, struct posix_timer *pt)
 {
 	struct timer_service *s = gt->tg->kernel->timers;

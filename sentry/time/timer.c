@@ -21,9 +21,9 @@ struct timer_service {
 	size_t count, capacity;
 	struct ktimer *current;
 	bool stop;
-	_Atomic u32 kick;  /* the thread's futex word */
-	_Atomic u32 ran;   /* changes after each callback: cancel sleeps on it */
-	pthread_t thread;  /* immutable */
+	_Atomic u32 kick; /* the thread's futex word */
+	_Atomic u32 ran;  /* changes after each callback: cancel sleeps on it */
+	pthread_t thread; /* immutable */
 };
 
 static void heap_place(struct timer_service *s, size_t i, struct ktimer *t)
@@ -52,7 +52,8 @@ static void heap_down(struct timer_service *s, size_t i, struct ktimer *t)
 
 		if (child >= s->count)
 			break;
-		if (child + 1 < s->count && s->heap[child + 1]->deadline_ns < s->heap[child]->deadline_ns)
+		if (child + 1 < s->count &&
+		    s->heap[child + 1]->deadline_ns < s->heap[child]->deadline_ns)
 			child++;
 		if (s->heap[child]->deadline_ns >= t->deadline_ns)
 			break;
@@ -165,7 +166,8 @@ void ktimer_init(struct ktimer *t, void (*fn)(struct ktimer *, void *), void *ar
 	list_init(&t->node);
 }
 
-/* Room for one more entry. Timers are few and bounded by the guest's limits; without memory the sentry cannot keep time. */
+/* Room for one more entry. Timers are few and bounded by the guest's limits; without memory the
+ * sentry cannot keep time. */
 static void heap_reserve(struct timer_service *s)
 {
 	struct ktimer **bigger;

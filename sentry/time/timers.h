@@ -35,7 +35,8 @@ void posix_timer_dequeued(struct thread_group *tg, siginfo_t *info);
 
 /* ---- for sys_time.c ---- */
 s64 posix_timer_create(struct task *t, int clock, const struct sigevent *ev_or_null, int *ret_id);
-s64 posix_timer_settime(struct task *t, int id, int flags, const struct itimerspec *new, struct itimerspec *ret_old);
+s64 posix_timer_settime(struct task *t, int id, int flags, const struct itimerspec *new,
+			struct itimerspec *ret_old);
 s64 posix_timer_gettime(struct task *t, int id, struct itimerspec *ret);
 s64 posix_timer_getoverrun(struct task *t, int id);
 s64 posix_timer_delete(struct task *t, int id);
@@ -44,12 +45,14 @@ s64 posix_timer_delete(struct task *t, int id);
 struct itimer_ns {
 	u64 value, interval;
 };
-s64 itimer_change(struct task *t, int which, const struct itimer_ns *new_or_null, struct itimer_ns *ret_old);
+s64 itimer_change(struct task *t, int which, const struct itimer_ns *new_or_null,
+		  struct itimer_ns *ret_old);
 /* RLIMIT_CPU changed (setrlimit) or was inherited: seconds; starts the watch. */
 void cpu_limit_changed(struct thread_group *tg);
 
 /* ---- clocks ---- */
-/* Reads any clock id that clock_gettime takes, CPU clocks of other processes included. 0, -EINVAL. */
+/* Reads any clock id that clock_gettime takes, CPU clocks of other processes included. 0, -EINVAL.
+ */
 int clock_read_ns(struct task *t, int clock, u64 *ret_ns);
 /* Resolution in ns; -EINVAL for an unknown clock. */
 int clock_resolution_ns(struct task *t, int clock, u64 *ret_ns);

@@ -12,16 +12,16 @@
 #define TIME_MAX_NS ((u64)INT64_MAX)
 
 struct posix_timer {
-	struct list node; /* group_timers.posix */
+	struct list node;	 /* group_timers.posix */
 	struct group_timers *gt; /* immutable, as the next six */
 	int id;
-	int clock;	  /* CPU clocks in their dynamic form */
-	int notify;	  /* SIGEV_* */
+	int clock;  /* CPU clocks in their dynamic form */
+	int notify; /* SIGEV_* */
 	int signo;
 	union sigval value;
 	struct task *target; /* SIGEV_THREAD_ID: a reference */
 	/* gt->lock */
-	u64 deadline_ns;  /* CLOCK_MONOTONIC, or the CPU clock's time; 0: not armed */
+	u64 deadline_ns; /* CLOCK_MONOTONIC, or the CPU clock's time; 0: not armed */
 	u64 interval_ns;
 	u64 overrun;	  /* since the queued signal */
 	int overrun_last; /* of the signal delivered last */
@@ -38,12 +38,12 @@ struct group_timers {
 	struct thread_group *tg; /* immutable; outlives this */
 	struct mutex lock;	 /* RANK_TIMER */
 	/* lock */
-	struct list posix;	 /* by id */
+	struct list posix; /* by id */
 	int next_id;
 	u32 posix_count;
 	u64 real_deadline_ns, real_interval_ns;
 	struct cpu_itimer virt, prof;
-	u64 xcpu_next_ns;	 /* CPU time of the next SIGXCPU; 0: not watching */
+	u64 xcpu_next_ns; /* CPU time of the next SIGXCPU; 0: not watching */
 	struct ktimer real;
 	struct ktimer cpu_tick;
 };
@@ -54,7 +54,8 @@ struct group_timers *group_timers_get(struct thread_group *tg);
 void cpu_tick_start(struct group_timers *gt);
 
 /* ---- posix_timers.c, for the CPU tick ---- */
-/* Fires what is due among the timers on CPU clocks; the time to the nearest one left, or UINT64_MAX. */
+/* Fires what is due among the timers on CPU clocks; the time to the nearest one left, or
+ * UINT64_MAX. */
 u64 posix_timers_check_cpu(struct group_timers *gt);
 void posix_timers_destroy(struct group_timers *gt);
 

@@ -58,7 +58,9 @@ static const struct inode_ops ptmx_ops = {
 
 static int ptmx_inode(struct superblock *sb, struct inode **ret)
 {
-	struct inode_create how = { .mode = S_IFCHR | 0666, .rdev_major = TTY_AUX_MAJOR, .rdev_minor = 2 };
+	struct inode_create how = { .mode = S_IFCHR | 0666,
+				    .rdev_major = TTY_AUX_MAJOR,
+				    .rdev_minor = 2 };
 	struct inode *inode = calloc(1, sizeof(*inode));
 
 	if (!inode)
@@ -194,7 +196,9 @@ static int free_index_locked(struct devpts *d)
 int devpts_add(struct tty *t, const struct cred *owner)
 {
 	struct devpts *d = of_kernel(t->kernel);
-	struct inode_create how = { .mode = S_IFCHR | 0620, .uid = owner->fsuid, .gid = TTY_GROUP,
+	struct inode_create how = { .mode = S_IFCHR | 0620,
+				    .uid = owner->fsuid,
+				    .gid = TTY_GROUP,
 				    .rdev_major = TTY_SLAVE_MAJOR };
 	struct pts_inode *p;
 

@@ -11,24 +11,26 @@
 #include <unistd.h>
 
 #define RELAY_BUFFER 4096
-#define RELAY_WRITE_MAX 256 /* a write of this size does not block after POLLOUT, even on a blocking fd */
+#define RELAY_WRITE_MAX                                                                            \
+	256 /* a write of this size does not block after POLLOUT, even on a blocking fd */
 #define RETRY_NS 200000000LL
-#define DRAIN_LIMIT_NS 3000000000ULL /* a terminal that takes nothing for so long loses the rest at exit */
+#define DRAIN_LIMIT_NS                                                                             \
+	3000000000ULL /* a terminal that takes nothing for so long loses the rest at exit */
 
 struct host_tty {
 	struct kernel *kernel;
-	struct tty *tty; /* a reference */
-	int host_fd;	 /* borrowed */
+	struct tty *tty;  /* a reference */
+	int host_fd;	  /* borrowed */
 	bool nonblocking; /* host_fd is our own open file description */
 	bool piped;	  /* standard output is no terminal: its reader may well write to ours */
-	int event_fd;	 /* wakes the relay thread */
+	int event_fd;	  /* wakes the relay thread */
 	pthread_t thread;
 	struct waiter waiter;
 	_Atomic bool kicked, stop, make_raw;
 	/* the relay thread's own */
 	u8 in[RELAY_BUFFER], out[RELAY_BUFFER];
 	u32 in_off, in_len, out_off, out_len;
-	bool gone; /* the host terminal hung up */
+	bool gone;		       /* the host terminal hung up */
 	struct host_term_settings raw; /* the host terminal's, while it is ours */
 	struct ktermios copied;	       /* what the pty was given */
 	u64 retry_ns; /* in the background: when to try the terminal again; 0: it is ours */
@@ -36,8 +38,8 @@ struct host_tty {
 
 /* For host_tty_restore, which may run in a signal handler: the one terminal of this process. */
 static struct host_term_settings saved;
-static _Atomic int saved_fd = -1;      /* >= 0: its settings are to be restored */
-static _Atomic bool background; /* the terminal is another job's now: hands off */
+static _Atomic int saved_fd = -1; /* >= 0: its settings are to be restored */
+static _Atomic bool background;	  /* the terminal is another job's now: hands off */
 
 void host_tty_restore(void)
 {
@@ -97,8 +99,10 @@ static void set_raw(struct host_tty *h)
 {
 	struct host_term_settings raw = saved;
 
-	raw.iflag &= ~(u32)(IGNBRK | BRKINT | PARMRK | ISTRIP | INLCR | IGNCR | ICRNL | IXON | IXOFF);
-	/* `minisentry run ... | tee log`: tee's lines still want their carriage returns, and a second one does no harm. */
+	raw.iflag &=
+		~(u32)(IGNBRK | BRKINT | PARMRK | ISTRIP | INLCR | IGNCR | ICRNL | IXON | IXOFF);
+	/* `minisentry run ... | tee log`: tee's lines still want their carriage returns, and a
+	 * second one does no harm. */
 	if (!h->piped)
 		raw.oflag &= ~(u32)OPOST;
 	raw.lflag &= ~(u32)(ECHO | ECHONL | ICANON | ISIG | IEXTEN);
@@ -151,7 +155,8 @@ static void write_host(struct host_tty *h)
 
 /*
  * We block the job-control signals, so in the background (`minisentry ... &`) a read fails with EIO
- * instead of stopping us. Then the terminal is left alone, settings too, until a later try succeeds.
+ * instead of stopping us. Then the terminal is left alone, settings too, until a later try
+ * succeeds.
  */
 static void read_host(struct host_tty *h, short revents)
 {
@@ -206,7 +211,8 @@ static void relay_step(struct host_tty *h)
 		return;
 	if (may_read && (fds[0].revents & (POLLIN | POLLHUP | POLLERR)))
 		read_host(h, fds[0].revents);
-	else if ((fds[0].revents & (POLLHUP | POLLERR)) && (h->retry_ns || !(fds[0].revents & POLLIN)))
+	else if ((fds[0].revents & (POLLHUP | POLLERR)) &&
+		 (h->retry_ns || !(fds[0].revents & POLLIN)))
 		terminal_gone(h);
 }
 
@@ -237,7 +243,8 @@ static void *relay_thread(void *arg)
 	while (!h->gone && !atomic_load(&h->stop)) {
 		if (h->retry_ns && clock_monotonic_ns() >= h->retry_ns) {
 			h->retry_ns = 0;
-			atomic_store(&h->make_raw, true); /* another program may have changed it meanwhile */
+			atomic_store(&h->make_raw,
+				     true); /* another program may have changed it meanwhile */
 		}
 		if (atomic_load(&h->make_raw) && !h->retry_ns)
 			want_raw(h);
@@ -279,7 +286,8 @@ int host_tty_start(struct kernel *k, int host_fd, const struct cred *cred, struc
 	host_tty_resize(h);
 	tty_set_console(h->tty);
 	atomic_store(&h->make_raw, true);
-	h->waiter = (struct waiter){ .events = EPOLLIN | EPOLLOUT, .fn = on_master_ready, .arg = h };
+	h->waiter =
+		(struct waiter){ .events = EPOLLIN | EPOLLOUT, .fn = on_master_ready, .arg = h };
 	list_init(&h->waiter.node);
 	waitq_add(&h->tty->master_waitq, &h->waiter);
 	if (pthread_create(&h->thread, NULL, relay_thread, h)) {

@@ -18,8 +18,8 @@
 #include <asm/termbits.h>
 #include <asm/termios.h>
 
-#define INPUT_SIZE 4096	     /* N_TTY_BUF_SIZE: also the longest canonical line */
-#define FLIP_SIZE 8192	     /* typed ahead of the discipline */
+#define INPUT_SIZE 4096 /* N_TTY_BUF_SIZE: also the longest canonical line */
+#define FLIP_SIZE 8192	/* typed ahead of the discipline */
 #define OUTPUT_SIZE 16384
 #define OUTPUT_FOR_WRITES 12288 /* the rest is kept for echo */
 #define ECHO_HOLD_SIZE 4096
@@ -63,11 +63,12 @@ struct tty {
 	struct refs refs;
 	struct kernel *kernel; /* immutable */
 	int index;	       /* immutable: N of /dev/pts/N */
-	struct inode *inode;   /* lock: the devpts inode, a reference; NULL after the master's close */
+	struct inode
+		*inode; /* lock: the devpts inode, a reference; NULL after the master's close */
 
 	/* tasklist */
-	struct session *session;      /* a reference */
-	struct process_group *pgrp;   /* foreground group, a reference */
+	struct session *session;    /* a reference */
+	struct process_group *pgrp; /* foreground group, a reference */
 
 	struct mutex lock; /* RANK_PIPE; all below */
 	struct ktermios termios;
@@ -82,20 +83,20 @@ struct tty {
 	u32 column, canon_column;	/* output column now, and where the edited line began */
 	struct ring flip, output, echo_hold;
 
-	bool stopped;	     /* output stopped by ^S or TCOOFF */
-	bool stopped_by_call; /* TCOOFF: only TCOON starts it */
-	bool master_open;    /* false: dead for ever */
-	bool slave_closed;   /* the slave was open and its last file went */
-	bool locked;	     /* TIOCSPTLCK */
-	bool exclusive;	     /* TIOCEXCL */
-	bool packet;	     /* TIOCPKT */
-	u8 packet_status;    /* TIOCPKT_* not yet read by the master */
-	u32 slave_count;     /* open, not hung-up slave files */
-	u32 generation;	     /* hangups so far: a file of an older one is hung up */
+	bool stopped;		     /* output stopped by ^S or TCOOFF */
+	bool stopped_by_call;	     /* TCOOFF: only TCOON starts it */
+	bool master_open;	     /* false: dead for ever */
+	bool slave_closed;	     /* the slave was open and its last file went */
+	bool locked;		     /* TIOCSPTLCK */
+	bool exclusive;		     /* TIOCEXCL */
+	bool packet;		     /* TIOCPKT */
+	u8 packet_status;	     /* TIOCPKT_* not yet read by the master */
+	u32 slave_count;	     /* open, not hung-up slave files */
+	u32 generation;		     /* hangups so far: a file of an older one is hung up */
 	u32 wake_slave, wake_master; /* EPOLL* to wake at tty_unlock */
-	u64 pending_signals; /* for the foreground group, at tty_unlock */
+	u64 pending_signals;	     /* for the foreground group, at tty_unlock */
 
-	struct ktimer timer; /* VTIME: wakes slave readers */
+	struct ktimer timer;	    /* VTIME: wakes slave readers */
 	_Atomic u64 timer_deadline; /* 0: not armed */
 	struct waitq slave_waitq, master_waitq;
 };
@@ -104,9 +105,9 @@ struct tty {
 struct tty_file {
 	struct tty *tty; /* a reference */
 	bool master;
-	u32 generation;	    /* slave: of the tty at open */
-	u64 read_deadline;  /* tty->lock: VTIME deadline of the read under way, 0 none */
-	u32 read_seen;	    /* tty->lock: bytes that were available then */
+	u32 generation;	   /* slave: of the tty at open */
+	u64 read_deadline; /* tty->lock: VTIME deadline of the read under way, 0 none */
+	u32 read_seen;	   /* tty->lock: bytes that were available then */
 };
 
 static inline void tty_lock(struct tty *t)
@@ -117,7 +118,8 @@ static inline void tty_lock(struct tty *t)
 void tty_unlock(struct tty *t);
 
 /* ---- pty.c ---- */
-int tty_new(struct kernel *k, const struct cred *owner, struct tty **ret); /* master_open set, unlocked */
+int tty_new(struct kernel *k, const struct cred *owner,
+	    struct tty **ret); /* master_open set, unlocked */
 int tty_slave_open(struct tty *t, struct file *file);
 /* The master is gone: hangup, entry removed. */
 void tty_master_gone(struct tty *t);
@@ -133,9 +135,9 @@ void ldisc_flush_output(struct tty *t);
 void ldisc_termios_changed(struct tty *t, const struct ktermios *old);
 void ldisc_start_output(struct tty *t);
 void ldisc_stop_output(struct tty *t);
-void echo_char(struct tty *t, u8 c);	 /* with ^X for controls */
-void echo_raw(struct tty *t, u8 c);	 /* through OPOST */
-void echo_erase(struct tty *t, u8 key);	 /* VERASE, VWERASE, VKILL */
+void echo_char(struct tty *t, u8 c);	/* with ^X for controls */
+void echo_raw(struct tty *t, u8 c);	/* through OPOST */
+void echo_erase(struct tty *t, u8 key); /* VERASE, VWERASE, VKILL */
 void echo_finish_erasing(struct tty *t);
 void echo_flush(struct tty *t);		 /* echo_hold into output */
 void echo_verbatim(struct tty *t, u8 c); /* as it is */
@@ -182,8 +184,8 @@ void tty_default_termios(struct ktermios *ret);
 
 /* ---- devpts.c ---- */
 int devpts_add(struct tty *t, const struct cred *owner); /* picks index, makes the inode */
-void devpts_remove(struct tty *t);			  /* the name goes */
+void devpts_remove(struct tty *t);			 /* the name goes */
 void devpts_release_index(struct kernel *k, int index);
-struct tty *devpts_find(struct kernel *k, int index);	  /* a reference */
+struct tty *devpts_find(struct kernel *k, int index); /* a reference */
 
 #endif

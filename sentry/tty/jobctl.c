@@ -1,4 +1,5 @@
-/* Controlling terminals and job control (POSIX General Terminal Interface; Linux's tty_jobctrl semantics). */
+/* Controlling terminals and job control (POSIX General Terminal Interface; Linux's tty_jobctrl
+ * semantics). */
 #include "sentry/tty/internal.h"
 #include <linux/capability.h>
 
@@ -51,7 +52,8 @@ static void parted_put(struct parted *p)
 	tty_put(p->tty);
 }
 
-/* tasklist. Makes t the controlling terminal of tg's session. References of an older association go to ret. */
+/* tasklist. Makes t the controlling terminal of tg's session. References of an older association go
+ * to ret. */
 static void join_locked(struct tty *t, struct thread_group *tg, struct parted *ret)
 {
 	part_locked(t, ret);
@@ -66,7 +68,8 @@ static bool orphaned_locked(struct process_group *pg)
 {
 	struct thread_group *tg;
 
-	list_for_each(tg, &pg->members, pgrp_node) {
+	list_for_each(tg, &pg->members, pgrp_node)
+	{
 		struct thread_group *parent = tg->parent;
 
 		if (!tg->task_count || !parent || !parent->pgrp)
@@ -86,8 +89,7 @@ int tty_check_change(struct tty *t, int sig)
 	if (!cur)
 		return 0;
 	mutex_lock(tasklist(t));
-	if (group_tty_locked(cur->tg) != t || !t->pgrp ||
-	    t->pgrp->pgid == cur->tg->pgrp->pgid) {
+	if (group_tty_locked(cur->tg) != t || !t->pgrp || t->pgrp->pgid == cur->tg->pgrp->pgid) {
 		mutex_unlock(tasklist(t));
 		return 0;
 	}
@@ -154,8 +156,8 @@ void tty_open_acquire(struct tty *t)
 	if (!cur)
 		return;
 	mutex_lock(tasklist(t));
-	if (cur->tg->pgrp && cur->tg->pgrp->session->leader == cur->tg && !group_tty_locked(cur->tg) &&
-	    !t->session)
+	if (cur->tg->pgrp && cur->tg->pgrp->session->leader == cur->tg &&
+	    !group_tty_locked(cur->tg) && !t->session)
 		join_locked(t, cur->tg, &old);
 	mutex_unlock(tasklist(t));
 	parted_put(&old);

@@ -72,7 +72,8 @@ static void rub_out(struct tty *t)
 	echo_verbatim(t, '\b');
 }
 
-/* Goes back over a tab that was just taken out of the line: to the column where the text before it ends. */
+/* Goes back over a tab that was just taken out of the line: to the column where the text before it
+ * ends. */
 static void rub_out_tab(struct tty *t)
 {
 	u32 columns = 0;
@@ -122,8 +123,8 @@ static void show_erased(struct tty *t, u32 from, u32 to, bool one_char)
 
 static bool is_word_char(u8 c)
 {
-	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-	       c >= 0x80;
+	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+	       c == '_' || c >= 0x80;
 }
 
 /* VKILL where the line cannot be rubbed out on the screen. */
@@ -146,7 +147,8 @@ void echo_erase(struct tty *t, u8 key)
 
 	if (t->in_head == t->canon_head)
 		return;
-	if (!one && !word && !(lflag(t, ECHO) && lflag(t, ECHOK) && lflag(t, ECHOKE) && lflag(t, ECHOE))) {
+	if (!one && !word &&
+	    !(lflag(t, ECHO) && lflag(t, ECHOK) && lflag(t, ECHOKE) && lflag(t, ECHOE))) {
 		kill_without_rubout(t);
 		return;
 	}

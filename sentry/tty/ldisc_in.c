@@ -1,4 +1,5 @@
-/* The receiving half of the N_TTY discipline: from typed bytes to input, signals and echo (termios(3)). */
+/* The receiving half of the N_TTY discipline: from typed bytes to input, signals and echo
+ * (termios(3)). */
 #include "sentry/tty/internal.h"
 
 static bool lflag(const struct tty *t, u32 bit)
@@ -112,10 +113,10 @@ static bool flow_or_signal_key(struct tty *t, u8 c)
 		}
 	}
 	if (lflag(t, ISIG)) {
-		int sig = is_key(t, c, VINTR) ? SIGINT :
-			  is_key(t, c, VQUIT) ? SIGQUIT :
-			  is_key(t, c, VSUSP) ? SIGTSTP :
-						0;
+		int sig = is_key(t, c, VINTR)	? SIGINT
+			  : is_key(t, c, VQUIT) ? SIGQUIT
+			  : is_key(t, c, VSUSP) ? SIGTSTP
+						: 0;
 
 		if (sig) {
 			signal_key(t, c, sig);
@@ -290,8 +291,10 @@ void ldisc_termios_changed(struct tty *t, const struct ktermios *old)
 	if (!iflag(t, IXON) && (old->c_iflag & IXON) && t->stopped && !t->stopped_by_call)
 		ldisc_start_output(t);
 	if (t->packet) {
-		bool was = (old->c_iflag & IXON) && old->c_cc[VSTOP] == 023 && old->c_cc[VSTART] == 021;
-		bool now = iflag(t, IXON) && t->termios.c_cc[VSTOP] == 023 && t->termios.c_cc[VSTART] == 021;
+		bool was = (old->c_iflag & IXON) && old->c_cc[VSTOP] == 023 &&
+			   old->c_cc[VSTART] == 021;
+		bool now = iflag(t, IXON) && t->termios.c_cc[VSTOP] == 023 &&
+			   t->termios.c_cc[VSTART] == 021;
 
 		if (was != now)
 			packet_flow(t, now ? TIOCPKT_DOSTOP : TIOCPKT_NOSTOP,

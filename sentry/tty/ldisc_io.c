@@ -1,7 +1,8 @@
 /* The slave's reads and writes: lines, VMIN and VTIME, and output processing. */
 #include "sentry/tty/internal.h"
 
-#define STALE_DEADLINE_NS 250000000ULL /* a VTIME deadline this far past belongs to an abandoned read */
+#define STALE_DEADLINE_NS                                                                          \
+	250000000ULL /* a VTIME deadline this far past belongs to an abandoned read */
 
 bool ldisc_delimiter(const struct tty *t, u32 at)
 {
@@ -125,7 +126,8 @@ static bool raw_must_wait(struct tty *t, struct tty_file *tf, u32 have, u32 want
 		return true;
 	}
 	now = clock_monotonic_ns();
-	if (!tf->read_deadline || tf->read_seen != have || now > tf->read_deadline + STALE_DEADLINE_NS) {
+	if (!tf->read_deadline || tf->read_seen != have ||
+	    now > tf->read_deadline + STALE_DEADLINE_NS) {
 		tf->read_deadline = now + time_ns;
 		tf->read_seen = have;
 	}
@@ -213,8 +215,7 @@ u32 ldisc_opost(struct tty *t, u8 c, u8 dst[8])
 		}
 		t->column = t->canon_column = 0;
 		return 1;
-	case '\t':
-		return opost_tab(t, dst);
+	case '\t': return opost_tab(t, dst);
 	case '\b':
 		if (t->column)
 			t->column--;
@@ -245,7 +246,8 @@ ssize_t ldisc_write(struct tty *t, struct kiov *src)
 	while (src->remaining && output_room(t)) {
 		struct kiov at = *src;
 		u32 room = OUTPUT_FOR_WRITES - ring_count(&t->output), used = 0;
-		ssize_t n = kiov_get(&at, chunk, MIN(MIN(src->remaining, sizeof(chunk)), (size_t)room));
+		ssize_t n =
+			kiov_get(&at, chunk, MIN(MIN(src->remaining, sizeof(chunk)), (size_t)room));
 
 		if (n <= 0)
 			return done ? done : -EFAULT;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 static struct {
-	struct kernel *kernel;	     /* immutable after tty_register_devices */
+	struct kernel *kernel;	       /* immutable after tty_register_devices */
 	_Atomic(struct tty *) console; /* a reference, kept for ever */
 } driver;
 
@@ -477,15 +477,12 @@ static int open_aux(struct inode *inode, struct file *file)
 	struct tty *console;
 
 	switch (inode->rdev_minor) {
-	case 0:
-		return open_current(file);
+	case 0: return open_current(file);
 	case 1:
 		console = atomic_load(&driver.console);
 		return console ? tty_slave_open(console, file) : -ENXIO;
-	case 2:
-		return master_open(driver.kernel, file);
-	default:
-		return -ENXIO;
+	case 2: return master_open(driver.kernel, file);
+	default: return -ENXIO;
 	}
 }
 

@@ -3,9 +3,10 @@
 #include <string.h>
 
 static const u32 baud[] = {
-	0,	50,	75,	110,	134,	 150,	  200,	   300,	    600,     1200,    1800,
-	2400,	4800,	9600,	19200,	38400,	 57600,	  115200,  230400,  460800,  500000,  576000,
-	921600, 1000000, 1152000, 1500000, 2000000, 2500000, 3000000, 3500000, 4000000,
+	0,	 50,	  75,	   110,	    134,     150,     200,     300,
+	600,	 1200,	  1800,	   2400,    4800,    9600,    19200,   38400,
+	57600,	 115200,  230400,  460800,  500000,  576000,  921600,  1000000,
+	1152000, 1500000, 2000000, 2500000, 3000000, 3500000, 4000000,
 };
 
 /* Index into baud[] of speed bits; -1 for BOTHER and unknown ones. */
@@ -25,7 +26,8 @@ static u32 speed_bits(u32 rate)
 	return BOTHER;
 }
 
-/* Speeds and their bits in c_cflag are two descriptions of one thing; `explicit_speed`: the numbers rule. */
+/* Speeds and their bits in c_cflag are two descriptions of one thing; `explicit_speed`: the numbers
+ * rule. */
 static void settle_speeds(struct ktermios *kt, bool explicit_speed)
 {
 	int out = speed_index(kt->c_cflag & CBAUD);
@@ -35,9 +37,9 @@ static void settle_speeds(struct ktermios *kt, bool explicit_speed)
 	if (out >= 0)
 		kt->c_ospeed = baud[out];
 	else if (explicit_speed)
-		kt->c_cflag = (kt->c_cflag & ~CBAUD) | (speed_bits(kt->c_ospeed) == BOTHER ?
-								BOTHER :
-								speed_bits(kt->c_ospeed));
+		kt->c_cflag =
+			(kt->c_cflag & ~CBAUD) |
+			(speed_bits(kt->c_ospeed) == BOTHER ? BOTHER : speed_bits(kt->c_ospeed));
 	if (!in_bits)
 		kt->c_ispeed = kt->c_ospeed;
 	else if (in >= 0)
@@ -49,9 +51,10 @@ static void settle_speeds(struct ktermios *kt, bool explicit_speed)
 void tty_default_termios(struct ktermios *ret)
 {
 	static const u8 keys[NCCS] = {
-		[VINTR] = 'C' - 64,  [VQUIT] = '\\' - 64, [VERASE] = 0x7f,	[VKILL] = 'U' - 64,
-		[VEOF] = 'D' - 64,   [VMIN] = 1,	  [VSTART] = 'Q' - 64,	[VSTOP] = 'S' - 64,
-		[VSUSP] = 'Z' - 64,  [VREPRINT] = 'R' - 64, [VDISCARD] = 'O' - 64, [VWERASE] = 'W' - 64,
+		[VINTR] = 'C' - 64,    [VQUIT] = '\\' - 64,   [VERASE] = 0x7f,
+		[VKILL] = 'U' - 64,    [VEOF] = 'D' - 64,     [VMIN] = 1,
+		[VSTART] = 'Q' - 64,   [VSTOP] = 'S' - 64,    [VSUSP] = 'Z' - 64,
+		[VREPRINT] = 'R' - 64, [VDISCARD] = 'O' - 64, [VWERASE] = 'W' - 64,
 		[VLNEXT] = 'V' - 64,
 	};
 
@@ -89,7 +92,8 @@ static s64 set_termios(struct tty *t, u64 arg, bool flush, bool two)
 	if (ret)
 		return ret;
 	/* struct termios is the beginning of struct termios2 */
-	if (copy_in(current_task, &in, ua(arg), two ? sizeof(struct termios2) : sizeof(struct termios)))
+	if (copy_in(current_task, &in, ua(arg),
+		    two ? sizeof(struct termios2) : sizeof(struct termios)))
 		return -EFAULT;
 	tty_lock(t);
 	kt = t->termios;
@@ -168,28 +172,19 @@ static s64 get_termio(struct tty *t, u64 arg)
 s64 tty_termios_ioctl(struct tty *t, bool master, u32 cmd, u64 arg)
 {
 	switch (cmd) {
-	case TCGETS:
-		return get_termios(t, arg, false);
-	case TCGETS2:
-		return get_termios(t, arg, true);
+	case TCGETS: return get_termios(t, arg, false);
+	case TCGETS2: return get_termios(t, arg, true);
 	case TCSETS:
 	case TCSETSW: /* written output is already at the other side: nothing to wait for */
 		return set_termios(t, arg, false, false);
-	case TCSETSF:
-		return set_termios(t, arg, true, false);
+	case TCSETSF: return set_termios(t, arg, true, false);
 	case TCSETS2:
-	case TCSETSW2:
-		return set_termios(t, arg, false, true);
-	case TCSETSF2:
-		return set_termios(t, arg, true, true);
-	case TCGETA:
-		return get_termio(t, arg);
+	case TCSETSW2: return set_termios(t, arg, false, true);
+	case TCSETSF2: return set_termios(t, arg, true, true);
+	case TCGETA: return get_termio(t, arg);
 	case TCSETA:
-	case TCSETAW:
-		return set_termio(t, arg, false);
-	case TCSETAF:
-		return set_termio(t, arg, true);
-	default:
-		return -ENOIOCTLCMD;
+	case TCSETAW: return set_termio(t, arg, false);
+	case TCSETAF: return set_termio(t, arg, true);
+	default: return -ENOIOCTLCMD;
 	}
 }

@@ -26,7 +26,7 @@
 #include "sentry/kernel/kernel.h"
 #include "vfs/file.h"
 
-#define TTY_AUX_MAJOR 5	    /* 0: /dev/tty, 1: /dev/console, 2: /dev/ptmx */
+#define TTY_AUX_MAJOR 5 /* 0: /dev/tty, 1: /dev/console, 2: /dev/ptmx */
 #define TTY_MASTER_MAJOR 128
 #define TTY_SLAVE_MAJOR 136 /* minor: pty index */
 #define TTY_PTY_LIMIT 4096  /* terminals alive at once, as /proc/sys/kernel/pty/max */
@@ -40,7 +40,8 @@ void tty_put(struct tty *tty); /* NULL is fine; not under tty->lock */
 
 /*
  * A session leader's thread group dies (its last task is exiting): the foreground
- * group gets SIGHUP (after a hangup: the old one, and SIGCONT), the terminal leaves the session. Holds no lock.
+ * group gets SIGHUP (after a hangup: the old one, and SIGCONT), the terminal leaves the session.
+ * Holds no lock.
  */
 void tty_session_leader_exit(struct kernel *k, struct thread_group *tg);
 /* tg has just become the leader of a new session (setsid): it has no controlling
@@ -51,16 +52,19 @@ void tty_session_free(struct session *s);
 
 /* The controlling terminal of a group, a reference, or NULL. No lock held. */
 struct tty *tty_of_group(struct thread_group *tg);
-/* For /proc/PID/stat: device number as the kernel encodes it (0: none), and foreground pgid (-1). */
+/* For /proc/PID/stat: device number as the kernel encodes it (0: none), and foreground pgid (-1).
+ */
 void tty_proc_numbers(struct thread_group *tg, u32 *ret_tty_nr, int *ret_tpgid);
-/* Makes tty the controlling terminal of tg's session with tg's group in the foreground, for boot. */
+/* Makes tty the controlling terminal of tg's session with tg's group in the foreground, for boot.
+ */
 void tty_attach_session(struct tty *tty, struct thread_group *tg);
 
 /* ---- devices ---- */
 
 /* Registers the majors 5, 128 and 136 with the vfs; once, before any open. */
 void tty_register_devices(struct kernel *k);
-/* The devpts file system (mount at /dev/pts); also stored in k->devpts by the caller. 0 or -ENOMEM. */
+/* The devpts file system (mount at /dev/pts); also stored in k->devpts by the caller. 0 or -ENOMEM.
+ */
 int devpts_new(struct kernel *k, struct superblock **ret);
 /* What /dev/console leads to; NULL: opens of it fail with -ENXIO. Takes a reference. */
 void tty_set_console(struct tty *tty);

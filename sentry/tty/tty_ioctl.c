@@ -66,8 +66,7 @@ static s64 flow_control(struct tty *t, bool master, u64 arg)
 		if (t->stopped_by_call)
 			ldisc_start_output(t);
 		break;
-	default:
-		echo_verbatim(t, t->termios.c_cc[arg == TCIOFF ? VSTOP : VSTART]);
+	default: echo_verbatim(t, t->termios.c_cc[arg == TCIOFF ? VSTOP : VSTART]);
 	}
 	tty_unlock(t);
 	return 0;
@@ -164,12 +163,9 @@ static s64 master_ioctl(struct tty *t, u32 cmd, u64 arg)
 	s64 ret = 0;
 
 	switch (cmd) {
-	case TIOCGPTN:
-		return put_int(arg, t->index);
-	case TIOCGPTPEER:
-		return open_peer(t, arg);
-	case TIOCSIG:
-		return send_signal(t, arg);
+	case TIOCGPTN: return put_int(arg, t->index);
+	case TIOCGPTPEER: return open_peer(t, arg);
+	case TIOCSIG: return send_signal(t, arg);
 	case TIOCSPTLCK:
 	case TIOCPKT:
 		if (get_int(arg, &v))
@@ -188,8 +184,7 @@ static s64 master_ioctl(struct tty *t, u32 cmd, u64 arg)
 		tty_unlock(t);
 		ret = put_int(arg, v);
 		return ret;
-	default:
-		return -ENOIOCTLCMD;
+	default: return -ENOIOCTLCMD;
 	}
 }
 
@@ -221,8 +216,7 @@ static s64 line_ioctl(struct tty *t, u32 cmd, u64 arg)
 	s64 ret;
 
 	switch (cmd) {
-	case TIOCGETD:
-		return put_int(arg, 0); /* N_TTY */
+	case TIOCGETD: return put_int(arg, 0); /* N_TTY */
 	case TIOCSETD:
 		ret = tty_check_change(t, SIGTTOU);
 		if (ret)
@@ -231,16 +225,15 @@ static s64 line_ioctl(struct tty *t, u32 cmd, u64 arg)
 			return -EFAULT;
 		return v ? -EINVAL : 0;
 	case TIOCGDEV:
-		return put_int(arg, (s32)((t->index & 0xff) | TTY_SLAVE_MAJOR << 8 | (t->index & ~0xff) << 12));
+		return put_int(arg, (s32)((t->index & 0xff) | TTY_SLAVE_MAJOR << 8 |
+					  (t->index & ~0xff) << 12));
 	case TIOCVHANGUP:
 		if (!is_admin())
 			return -EPERM;
 		tty_vhangup(t);
 		return 0;
-	case TIOCSTI: /* refused, as with dev.tty.legacy_tiocsti=0 */
-		return -EIO;
-	default:
-		return -ENOIOCTLCMD;
+	case TIOCSTI: /* refused, as with dev.tty.legacy_tiocsti=0 */ return -EIO;
+	default: return -ENOIOCTLCMD;
 	}
 }
 
@@ -258,35 +251,23 @@ s64 tty_ioctl(struct file *f, u32 cmd, u64 arg)
 		return cmd == TIOCSPGRP ? -ENOTTY : -EIO;
 	switch (cmd) {
 	case TIOCGWINSZ:
-	case TIOCSWINSZ:
-		return window_ioctl(t, cmd, arg);
-	case TIOCGPGRP:
-		return tty_ioctl_get_pgrp(t, tf->master, arg);
-	case TIOCSPGRP:
-		return tty_ioctl_set_pgrp(t, arg);
-	case TIOCGSID:
-		return tty_ioctl_get_sid(t, tf->master, arg);
-	case TIOCSCTTY:
-		return tty_ioctl_set_controlling(t, f, arg);
-	case TIOCNOTTY:
-		return tty_ioctl_detach(t);
+	case TIOCSWINSZ: return window_ioctl(t, cmd, arg);
+	case TIOCGPGRP: return tty_ioctl_get_pgrp(t, tf->master, arg);
+	case TIOCSPGRP: return tty_ioctl_set_pgrp(t, arg);
+	case TIOCGSID: return tty_ioctl_get_sid(t, tf->master, arg);
+	case TIOCSCTTY: return tty_ioctl_set_controlling(t, f, arg);
+	case TIOCNOTTY: return tty_ioctl_detach(t);
 	case TIOCEXCL:
 	case TIOCNXCL:
-	case TIOCGEXCL:
-		return exclusive_ioctl(t, cmd, arg);
-	case TIOCINQ: /* FIONREAD */
-		return input_count(t, tf->master, arg);
-	case TIOCOUTQ:
-		return put_int(arg, 0);
-	case TCXONC:
-		return flow_control(t, tf->master, arg);
-	case TCFLSH:
-		return flush(t, tf->master, arg);
+	case TIOCGEXCL: return exclusive_ioctl(t, cmd, arg);
+	case TIOCINQ: /* FIONREAD */ return input_count(t, tf->master, arg);
+	case TIOCOUTQ: return put_int(arg, 0);
+	case TCXONC: return flow_control(t, tf->master, arg);
+	case TCFLSH: return flush(t, tf->master, arg);
 	case TCSBRK:
 	case TCSBRKP:
 	case TIOCSBRK:
-	case TIOCCBRK:
-		return break_ioctl(t, cmd);
+	case TIOCCBRK: return break_ioctl(t, cmd);
 	}
 	ret = line_ioctl(t, cmd, arg);
 	if (ret == -ENOIOCTLCMD)

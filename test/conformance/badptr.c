@@ -1,7 +1,7 @@
 /*
- * Bad pointers: each system call that reads or writes guest memory, with addresses that are unmapped,
- * in the kernel's half, at the end of the address space, crossing into a hole, and (for results)
- * read-only: EFAULT, and the process lives.
+ * Bad pointers: each system call that reads or writes guest memory, with addresses that are
+ * unmapped, in the kernel's half, at the end of the address space, crossing into a hole, and (for
+ * results) read-only: EFAULT, and the process lives.
  */
 #include "conf.h"
 #include <linux/openat2.h>
@@ -21,7 +21,8 @@ static int dirfd_, file, pipe_[2], sock, ep, tfd, evfd;
 
 static void set_up(void)
 {
-	unsigned char *p = mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *p =
+		mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(p != MAP_FAILED);
 	hole = p + PG;
 	OK(munmap(hole, PG));
@@ -48,12 +49,9 @@ static void check_bad(const char *name, long nr, int at, enum kind kind, const l
 	const struct {
 		const char *what;
 		uintptr_t addr;
-	} bad[] = { { "unmapped", (uintptr_t)hole },
-		    { "low", 8 },
-		    { "kernel", 0xffff800000000000UL },
-		    { "last page", 0xfffffffffffff000UL },
-		    { "user end", 0x7ffffffff000UL },
-		    { "crossing", (uintptr_t)cross },
+	} bad[] = { { "unmapped", (uintptr_t)hole },	{ "low", 8 },
+		    { "kernel", 0xffff800000000000UL }, { "last page", 0xfffffffffffff000UL },
+		    { "user end", 0x7ffffffff000UL },	{ "crossing", (uintptr_t)cross },
 		    { "read-only", (uintptr_t)ro } };
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		long a[6];
@@ -83,7 +81,8 @@ static void check_bad(const char *name, long nr, int at, enum kind kind, const l
 		errno = 0;
 		long r = syscall(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 		if (r != -1 || errno != EFAULT)
-			conf_fail(__FILE__, __LINE__, "%s, %s pointer in argument %d: result %ld errno %d (%s)", name,
+			conf_fail(__FILE__, __LINE__,
+				  "%s, %s pointer in argument %d: result %ld errno %d (%s)", name,
 				  bad[i].what, at, r, errno, strerror(errno));
 	}
 }
@@ -95,13 +94,13 @@ static void check_bad(const char *name, long nr, int at, enum kind kind, const l
 #define SOCK -1005
 #define EPOLL -1006
 #define TIMER -1007
-#define BAD(case_, name_, at_, kind_, ...)                                                           \
-	CASE(case_)                                                                                  \
-	{                                                                                            \
-		static char buf[65536] __attribute__((aligned(64)));                                 \
-		(void)buf;                                                                           \
-		long args[6] = { __VA_ARGS__ };                                                      \
-		check_bad(#name_, SYS_##name_, at_, (enum kind)(kind_), args);                                    \
+#define BAD(case_, name_, at_, kind_, ...)                                                         \
+	CASE(case_)                                                                                \
+	{                                                                                          \
+		static char buf[65536] __attribute__((aligned(64)));                               \
+		(void)buf;                                                                         \
+		long args[6] = { __VA_ARGS__ };                                                    \
+		check_bad(#name_, SYS_##name_, at_, (enum kind)(kind_), args);                     \
 	}
 #define P(x) ((long)(uintptr_t)(x))
 

@@ -59,7 +59,8 @@ bool conf_in_sandbox(void);
 const char *conf_tmpdir(void);
 /* A path in conf_tmpdir(), from a small ring of static buffers. */
 const char *conf_path(const char *name);
-/* fork; the child runs fn(arg) and _exits with 0 (CHECKs in it work: they exit 1). Returns its pid. */
+/* fork; the child runs fn(arg) and _exits with 0 (CHECKs in it work: they exit 1). Returns its pid.
+ */
 pid_t conf_fork(void (*fn)(void *), void *arg);
 /* Waits for pid and fails the case unless it exited with 0. */
 void conf_join(pid_t pid);
@@ -69,60 +70,61 @@ int conf_wait_status(pid_t pid);
 int conf_signal_of(void (*fn)(void *), void *arg);
 int conf_main(int argc, char **argv, const struct conf_case *begin, const struct conf_case *end);
 
-#define CASE(name_)                                                                      \
-	static void case_##name_(void);                                                  \
-	static const struct conf_case conf_entry_##name_                                 \
-		__attribute__((section("conf_cases"), used)) = { #name_, case_##name_ }; \
+#define CASE(name_)                                                                                \
+	static void case_##name_(void);                                                            \
+	static const struct conf_case conf_entry_##name_                                           \
+		__attribute__((section("conf_cases"), used)) = { #name_, case_##name_ };           \
 	static void case_##name_(void)
 
 extern const struct conf_case __start_conf_cases[], __stop_conf_cases[];
-#define CONF_MAIN                                                                        \
-	int main(int argc, char **argv)                                                  \
-	{                                                                                \
-		return conf_main(argc, argv, __start_conf_cases, __stop_conf_cases);     \
+#define CONF_MAIN                                                                                  \
+	int main(int argc, char **argv)                                                            \
+	{                                                                                          \
+		return conf_main(argc, argv, __start_conf_cases, __stop_conf_cases);               \
 	}
 
-#define CHECK(cond)                                                                      \
-	do {                                                                             \
-		if (!(cond))                                                             \
-			conf_fail(__FILE__, __LINE__, "%s (errno %d)", #cond, errno);    \
+#define CHECK(cond)                                                                                \
+	do {                                                                                       \
+		if (!(cond))                                                                       \
+			conf_fail(__FILE__, __LINE__, "%s (errno %d)", #cond, errno);              \
 	} while (0)
-#define CHECK_EQ(a, b)                                                                   \
-	do {                                                                             \
-		long long a_ = (long long)(a), b_ = (long long)(b);                      \
-		if (a_ != b_)                                                            \
-			conf_fail(__FILE__, __LINE__, "%s is %lld, not %lld (errno %d)", \
-				  #a, a_, b_, errno);                                    \
+#define CHECK_EQ(a, b)                                                                             \
+	do {                                                                                       \
+		long long a_ = (long long)(a), b_ = (long long)(b);                                \
+		if (a_ != b_)                                                                      \
+			conf_fail(__FILE__, __LINE__, "%s is %lld, not %lld (errno %d)", #a, a_,   \
+				  b_, errno);                                                      \
 	} while (0)
 /* The expression returns -1 and sets errno to err. */
-#define CHECK_ERR(expr, err)                                                             \
-	do {                                                                             \
-		errno = 0;                                                               \
-		long long r_ = (long long)(expr);                                        \
-		int e_ = errno;                                                          \
-		if (r_ != -1 || e_ != (err))                                             \
-			conf_fail(__FILE__, __LINE__, "%s: result %lld errno %d (%s), expected %s", \
-				  #expr, r_, e_, strerror(e_), #err);                    \
+#define CHECK_ERR(expr, err)                                                                       \
+	do {                                                                                       \
+		errno = 0;                                                                         \
+		long long r_ = (long long)(expr);                                                  \
+		int e_ = errno;                                                                    \
+		if (r_ != -1 || e_ != (err))                                                       \
+			conf_fail(__FILE__, __LINE__,                                              \
+				  "%s: result %lld errno %d (%s), expected %s", #expr, r_, e_,     \
+				  strerror(e_), #err);                                             \
 	} while (0)
 /* Not an error; evaluates to the result. */
-#define OK(expr)                                                                         \
-	({                                                                               \
-		long long r_ = (long long)(expr);                                        \
-		if (r_ == -1)                                                            \
-			conf_fail(__FILE__, __LINE__, "%s: errno %d (%s)", #expr, errno, \
-				  strerror(errno));                                      \
-		(__typeof__(expr))r_;                                                    \
+#define OK(expr)                                                                                   \
+	({                                                                                         \
+		long long r_ = (long long)(expr);                                                  \
+		if (r_ == -1)                                                                      \
+			conf_fail(__FILE__, __LINE__, "%s: errno %d (%s)", #expr, errno,           \
+				  strerror(errno));                                                \
+		(__typeof__(expr))r_;                                                              \
 	})
-#define CHECK_MEM(a, b, n)                                                               \
-	do {                                                                             \
-		if (memcmp((a), (b), (n)) != 0)                                          \
-			conf_fail(__FILE__, __LINE__, "%s and %s differ", #a, #b);       \
+#define CHECK_MEM(a, b, n)                                                                         \
+	do {                                                                                       \
+		if (memcmp((a), (b), (n)) != 0)                                                    \
+			conf_fail(__FILE__, __LINE__, "%s and %s differ", #a, #b);                 \
 	} while (0)
-#define CHECK_STR(a, b)                                                                  \
-	do {                                                                             \
-		const char *s_ = (a), *t_ = (b);                                         \
-		if (strcmp(s_, t_) != 0)                                                 \
-			conf_fail(__FILE__, __LINE__, "%s is \"%s\", not \"%s\"", #a, s_, t_); \
+#define CHECK_STR(a, b)                                                                            \
+	do {                                                                                       \
+		const char *s_ = (a), *t_ = (b);                                                   \
+		if (strcmp(s_, t_) != 0)                                                           \
+			conf_fail(__FILE__, __LINE__, "%s is \"%s\", not \"%s\"", #a, s_, t_);     \
 	} while (0)
 #define SKIP(...) conf_skip(__VA_ARGS__)
 

@@ -309,11 +309,16 @@ CASE(renameat2_flags)
 	OK(renameat2(AT_FDCWD, conf_path("f"), AT_FDCWD, conf_path("d"), RENAME_EXCHANGE));
 	CHECK(S_ISDIR(st_of("f").st_mode) && S_ISREG(st_of("d").st_mode));
 	CHECK_EQ(st_of("f").st_nlink, links);
-	CHECK_ERR(renameat2(AT_FDCWD, conf_path("f"), AT_FDCWD, conf_path("d"), RENAME_NOREPLACE), EEXIST);
-	CHECK_ERR(renameat2(AT_FDCWD, conf_path("f"), AT_FDCWD, conf_path("d"), RENAME_NOREPLACE | RENAME_EXCHANGE),
+	CHECK_ERR(renameat2(AT_FDCWD, conf_path("f"), AT_FDCWD, conf_path("d"), RENAME_NOREPLACE),
+		  EEXIST);
+	CHECK_ERR(renameat2(AT_FDCWD, conf_path("f"), AT_FDCWD, conf_path("d"),
+			    RENAME_NOREPLACE | RENAME_EXCHANGE),
 		  EINVAL);
-	CHECK_ERR(renameat2(AT_FDCWD, conf_path("f"), AT_FDCWD, conf_path("zz"), RENAME_EXCHANGE), ENOENT);
-	CHECK_ERR(renameat2(AT_FDCWD, conf_path("f"), AT_FDCWD, conf_path("f/sub"), RENAME_EXCHANGE), EINVAL);
+	CHECK_ERR(renameat2(AT_FDCWD, conf_path("f"), AT_FDCWD, conf_path("zz"), RENAME_EXCHANGE),
+		  ENOENT);
+	CHECK_ERR(
+		renameat2(AT_FDCWD, conf_path("f"), AT_FDCWD, conf_path("f/sub"), RENAME_EXCHANGE),
+		EINVAL);
 	CHECK_ERR(renameat2(AT_FDCWD, conf_path("f"), AT_FDCWD, conf_path("y"), 0x100), EINVAL);
 	OK(renameat2(AT_FDCWD, conf_path("f"), AT_FDCWD, conf_path("new"), RENAME_NOREPLACE));
 }

@@ -92,7 +92,8 @@ static void step(int fd, struct model *m, unsigned char *map)
 		break;
 	case 8:
 		to = rnd(MAX_SIZE);
-		if (off + len > m->size || to + len > MAX_SIZE || (to < off + len && off < to + len))
+		if (off + len > m->size || to + len > MAX_SIZE ||
+		    (to < off + len && off < to + len))
 			break;
 		{
 			loff_t in = off, out = to;
@@ -149,7 +150,8 @@ CASE(tmp_against_model)
 /* Four processes with mappings of their own; the model is in shared memory, a token goes round. */
 CASE(four_processes_take_turns)
 {
-	struct model *m = mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct model *m =
+		mmap(NULL, sizeof(*m), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int ring[4][2], fd = data_file("/dev/shm"), status;
 	pid_t pids[4];
 	char c = 0;
@@ -210,7 +212,8 @@ CASE(four_processes_at_once)
 				break;
 			case 2:
 				memset(mine + off, 0, len);
-				OK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, base + off, len));
+				OK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+					     base + off, len));
 				break;
 			case 3: CHECK_MEM(map + base + off, mine + off, len); break;
 			default:

@@ -85,7 +85,8 @@ CASE(timeout_absolute)
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	CHECK_ERR(fut(&word, FUTEX_WAIT_BITSET, 0, &ts, NULL, ~0U), ETIMEDOUT);
 	clock_gettime(CLOCK_REALTIME, &ts);
-	CHECK_ERR(fut(&word, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 0, &ts, NULL, ~0U), ETIMEDOUT);
+	CHECK_ERR(fut(&word, FUTEX_WAIT_BITSET | FUTEX_CLOCK_REALTIME, 0, &ts, NULL, ~0U),
+		  ETIMEDOUT);
 }
 CASE(errors)
 {
@@ -137,9 +138,13 @@ CASE(wake_op)
 {
 	word2 = 7;
 	/* word2 += 3; wake on word2 only if it was 7 */
-	CHECK_EQ(fut(&word, FUTEX_WAKE_OP, 1, (void *)1L, &word2, FUTEX_OP(FUTEX_OP_ADD, 3, FUTEX_OP_CMP_EQ, 7)), 0);
+	CHECK_EQ(fut(&word, FUTEX_WAKE_OP, 1, (void *)1L, &word2,
+		     FUTEX_OP(FUTEX_OP_ADD, 3, FUTEX_OP_CMP_EQ, 7)),
+		 0);
 	CHECK_EQ(word2, 10);
-	CHECK_EQ(fut(&word, FUTEX_WAKE_OP, 1, (void *)1L, &word2, FUTEX_OP(FUTEX_OP_SET, 9, FUTEX_OP_CMP_EQ, 7)), 0);
+	CHECK_EQ(fut(&word, FUTEX_WAKE_OP, 1, (void *)1L, &word2,
+		     FUTEX_OP(FUTEX_OP_SET, 9, FUTEX_OP_CMP_EQ, 7)),
+		 0);
 	CHECK_EQ(word2, 9);
 }
 CASE(shared_between_processes)
@@ -234,7 +239,8 @@ CASE(pi_mutex_contention)
 }
 CASE(robust_mutex_owner_dies)
 {
-	pthread_mutex_t *s = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pthread_mutex_t *s =
+		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pthread_mutexattr_t at;
 	pthread_mutexattr_init(&at);
 	pthread_mutexattr_setpshared(&at, PTHREAD_PROCESS_SHARED);

@@ -16,7 +16,8 @@
 
 static struct sockaddr_in lo(int port)
 {
-	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons((uint16_t)port),
+	return (struct sockaddr_in){ .sin_family = AF_INET,
+				     .sin_port = htons((uint16_t)port),
 				     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 }
 static int port_of(int fd)
@@ -432,8 +433,10 @@ CASE(interfaces)
 	bool v4 = false;
 	OK(getifaddrs(&list));
 	for (i = list; i; i = i->ifa_next)
-		if (!strcmp(i->ifa_name, "lo") && i->ifa_addr && i->ifa_addr->sa_family == AF_INET) {
-			CHECK_EQ(ntohl(((struct sockaddr_in *)i->ifa_addr)->sin_addr.s_addr), INADDR_LOOPBACK);
+		if (!strcmp(i->ifa_name, "lo") && i->ifa_addr &&
+		    i->ifa_addr->sa_family == AF_INET) {
+			CHECK_EQ(ntohl(((struct sockaddr_in *)i->ifa_addr)->sin_addr.s_addr),
+				 INADDR_LOOPBACK);
 			CHECK(i->ifa_flags & IFF_LOOPBACK);
 			v4 = true;
 		}
@@ -469,7 +472,8 @@ CASE(netlink_dump)
 	OK(send(s, &req, sizeof(req), 0));
 	while (!done) {
 		int n = (int)OK(recv(s, buf, sizeof(buf), 0));
-		for (struct nlmsghdr *h = (void *)buf; NLMSG_OK(h, (unsigned)n); h = NLMSG_NEXT(h, n)) {
+		for (struct nlmsghdr *h = (void *)buf; NLMSG_OK(h, (unsigned)n);
+		     h = NLMSG_NEXT(h, n)) {
 			CHECK_EQ(h->nlmsg_seq, 7);
 			CHECK_EQ(h->nlmsg_pid, me.nl_pid);
 			done |= h->nlmsg_type == NLMSG_DONE;

@@ -28,8 +28,9 @@ static void expect(int fd, int wd, uint32_t mask, const char *name)
 	if (!e)
 		conf_fail(__FILE__, __LINE__, "no event, expected %x %s", mask, name);
 	if (e->wd != wd || e->mask != mask || strcmp(e->len ? e->name : "", name))
-		conf_fail(__FILE__, __LINE__, "event wd %d mask %x name \"%s\", expected %d %x \"%s\"", e->wd,
-			  e->mask, e->len ? e->name : "", wd, mask, name);
+		conf_fail(__FILE__, __LINE__,
+			  "event wd %d mask %x name \"%s\", expected %d %x \"%s\"", e->wd, e->mask,
+			  e->len ? e->name : "", wd, mask, name);
 }
 static void expect_none(int fd)
 {
@@ -66,7 +67,9 @@ CASE(file_events)
 }
 CASE(directory_events)
 {
-	int in = in_new(), wd = OK(inotify_add_watch(in, conf_tmpdir(), IN_ALL_EVENTS & ~(IN_OPEN | IN_CLOSE | IN_ATTRIB)));
+	int in = in_new(),
+	    wd = OK(inotify_add_watch(in, conf_tmpdir(),
+				      IN_ALL_EVENTS & ~(IN_OPEN | IN_CLOSE | IN_ATTRIB)));
 	const char *p = file("a");
 	expect(in, wd, IN_CREATE, "a");
 	OK(mkdir(conf_path("d"), 0755));
@@ -98,7 +101,8 @@ CASE(rename_cookies)
 CASE(self_events)
 {
 	const char *p = file("f");
-	int in = in_new(), wd = OK(inotify_add_watch(in, p, IN_MOVE_SELF | IN_DELETE_SELF | IN_ATTRIB));
+	int in = in_new(),
+	    wd = OK(inotify_add_watch(in, p, IN_MOVE_SELF | IN_DELETE_SELF | IN_ATTRIB));
 	OK(chmod(p, 0600));
 	expect(in, wd, IN_ATTRIB, "");
 	OK(rename(p, conf_path("g")));
@@ -154,7 +158,8 @@ CASE(removed_watch)
 CASE(equal_events_join)
 {
 	const char *p = file("f");
-	int in = in_new(), wd = OK(inotify_add_watch(in, p, IN_MODIFY)), fd = OK(open(p, O_WRONLY)), n;
+	int in = in_new(), wd = OK(inotify_add_watch(in, p, IN_MODIFY)), fd = OK(open(p, O_WRONLY)),
+	    n;
 	for (int i = 0; i < 5; i++)
 		OK(write(fd, "x", 1));
 	OK(ioctl(in, FIONREAD, &n));

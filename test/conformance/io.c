@@ -93,7 +93,8 @@ CASE(partial_at_bad_page)
 CASE(vectors)
 {
 	char a[3], b[5];
-	struct iovec w[3] = { { "abc", 3 }, { NULL, 0 }, { "defgh", 5 } }, r[2] = { { a, 3 }, { b, 5 } };
+	struct iovec w[3] = { { "abc", 3 }, { NULL, 0 }, { "defgh", 5 } },
+		     r[2] = { { a, 3 }, { b, 5 } };
 	int fd = temp("");
 	CHECK_EQ(writev(fd, w, 3), 8);
 	CHECK_EQ(preadv(fd, r, 2, 0), 8);
@@ -399,7 +400,8 @@ CASE(fifo_open_rules)
 {
 	OK(mkfifo(conf_path("p"), 0600));
 	CHECK_ERR(open(conf_path("p"), O_WRONLY | O_NONBLOCK), ENXIO);
-	int r = OK(open(conf_path("p"), O_RDONLY | O_NONBLOCK)), w = OK(open(conf_path("p"), O_WRONLY));
+	int r = OK(open(conf_path("p"), O_RDONLY | O_NONBLOCK)),
+	    w = OK(open(conf_path("p"), O_WRONLY));
 	char c;
 	CHECK_EQ(write(w, "f", 1), 1);
 	CHECK_EQ(read(r, &c, 1), 1);
@@ -447,7 +449,8 @@ CASE(memfd_seals)
 	CHECK_EQ(pwrite(fd, "x", 1, 0), 1);
 	OK(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE));
 	CHECK_ERR(pwrite(fd, "x", 1, 0), EPERM);
-	CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED && errno == EPERM);
+	CHECK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED &&
+	      errno == EPERM);
 	CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED);
 	OK(fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL));
 	CHECK_ERR(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), EPERM);
@@ -510,8 +513,8 @@ CASE(big_pipe_transfer)
 CASE(dev_files)
 {
 	char buf[32] = "full of things";
-	int z = OK(open("/dev/zero", O_RDWR)), n = OK(open("/dev/null", O_RDWR)), f = OK(open("/dev/full", O_RDWR)),
-	    r = OK(open("/dev/urandom", O_RDONLY));
+	int z = OK(open("/dev/zero", O_RDWR)), n = OK(open("/dev/null", O_RDWR)),
+	    f = OK(open("/dev/full", O_RDWR)), r = OK(open("/dev/urandom", O_RDONLY));
 	CHECK_EQ(read(z, buf, 32), 32);
 	CHECK_EQ(buf[5], 0);
 	CHECK_EQ(read(n, buf, 32), 0);

@@ -605,7 +605,9 @@ static void stat_numbers(void)
 	struct stat st;
 	FILE *f = fopen("/proc/self/stat", "r");
 	CHECK(f);
-	CHECK_EQ(fscanf(f, "%d (%63[^)]) %c %d %d %d %d %d", &pid, comm, &state, &ppid, &pgrp, &sid, &nr, &tpgid), 8);
+	CHECK_EQ(fscanf(f, "%d (%63[^)]) %c %d %d %d %d %d", &pid, comm, &state, &ppid, &pgrp, &sid,
+			&nr, &tpgid),
+		 8);
 	OK(fstat(tty, &st));
 	CHECK_EQ(nr, (int)st.st_rdev);
 	CHECK_EQ(tpgid, getpgrp());

@@ -49,7 +49,8 @@ static void check_page(struct shadow *s, uint64_t i)
 		uint32_t got = *word(i, k);
 
 		if (got != p->value)
-			conf_fail(__FILE__, __LINE__, "page %d: %x, expected %x", (int)i, got, p->value);
+			conf_fail(__FILE__, __LINE__, "page %d: %x, expected %x", (int)i, got,
+				  p->value);
 	}
 }
 static void write_page(struct shadow *s, uint64_t i)
@@ -118,8 +119,8 @@ static void op_protect(struct shadow *s)
 }
 static void op_advise(struct shadow *s)
 {
-	static const int advices[] = { MADV_DONTNEED, MADV_DONTNEED, MADV_DONTFORK, MADV_DOFORK,
-				       MADV_WIPEONFORK, MADV_KEEPONFORK };
+	static const int advices[] = { MADV_DONTNEED, MADV_DONTNEED,   MADV_DONTFORK,
+				       MADV_DOFORK,   MADV_WIPEONFORK, MADV_KEEPONFORK };
 	int advice = advices[rnd(s, 6)], err = 0;
 	uint64_t first, n;
 
@@ -252,8 +253,7 @@ static void *thread_writer(void *arg)
 	uint32_t n = 0;
 
 	while (!stop || n < SPAN * 4) {
-		volatile uint32_t *w =
-			(volatile uint32_t *)(area + (n % SPAN) * PAGE + me * 128);
+		volatile uint32_t *w = (volatile uint32_t *)(area + (n % SPAN) * PAGE + me * 128);
 
 		if (*w != n / SPAN)
 			return (void *)1;
@@ -296,7 +296,8 @@ CASE(threads_write_while_the_process_forks)
 		CHECK_EQ(*(uint32_t *)(area + i * PAGE + 1024), 0);
 }
 
-/* A read that waits while another thread forks and writes to the buffer's page: the data arrive here. */
+/* A read that waits while another thread forks and writes to the buffer's page: the data arrive
+ * here. */
 static int waiting[2];
 static void *reader(void *buf)
 {
@@ -309,7 +310,8 @@ static void child_reads_page(void *page)
 CASE(waiting_read_across_fork)
 {
 	for (int round = 0; round < 20; round++) {
-		char *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		char *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				  -1, 0);
 		pthread_t t;
 		void *ok;
 		pid_t pid;

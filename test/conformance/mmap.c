@@ -48,14 +48,16 @@ CASE(zero_after_remap_in_place)
 {
 	char *p = rw(4);
 	memset(p, 9, 4 * PG);
-	CHECK(mmap(p, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == p);
+	CHECK(mmap(p, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		   0) == p);
 	for (size_t i = 0; i < 4 * PG; i++)
 		CHECK_EQ(p[i], 0);
 }
 CASE(big_sparse_map)
 {
 	size_t size = 64UL << 30;
-	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	CHECK(p != MAP_FAILED);
 	for (size_t off = 0; off < size; off += 1UL << 30)
 		p[off] = (char)(off >> 30);
@@ -66,21 +68,26 @@ CASE(big_sparse_map)
 }
 CASE(len_zero)
 {
-	CHECK(mmap(NULL, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED && errno == EINVAL);
+	CHECK(mmap(NULL, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED &&
+	      errno == EINVAL);
 	CHECK_ERR(munmap(rw(1), 0), EINVAL);
 }
 CASE(len_overflow)
 {
-	CHECK(mmap(NULL, SIZE_MAX, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED && errno == ENOMEM);
-	CHECK(mmap(NULL, SIZE_MAX - 100, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED &&
+	CHECK(mmap(NULL, SIZE_MAX, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED &&
 	      errno == ENOMEM);
-	CHECK(mmap(NULL, 1UL << 47, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED && errno == ENOMEM);
+	CHECK(mmap(NULL, SIZE_MAX - 100, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
+		      MAP_FAILED &&
+	      errno == ENOMEM);
+	CHECK(mmap(NULL, 1UL << 47, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED &&
+	      errno == ENOMEM);
 	CHECK_ERR(munmap(rw(1), SIZE_MAX), EINVAL);
 }
 CASE(type_missing)
 {
 	CHECK(mmap(NULL, PG, PROT_READ, MAP_ANONYMOUS, -1, 0) == MAP_FAILED && errno == EINVAL);
-	CHECK(mmap(NULL, PG, PROT_READ, MAP_ANONYMOUS | 0x0c, -1, 0) == MAP_FAILED && errno == EINVAL);
+	CHECK(mmap(NULL, PG, PROT_READ, MAP_ANONYMOUS | 0x0c, -1, 0) == MAP_FAILED &&
+	      errno == EINVAL);
 }
 CASE(bad_fd)
 {
@@ -99,7 +106,8 @@ CASE(file_access_modes)
 {
 	int fd = temp_file(PG);
 	int ro = OK(open(conf_path("file"), O_RDONLY)), wo = OK(open(conf_path("file"), O_WRONLY));
-	CHECK(mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_SHARED, ro, 0) == MAP_FAILED && errno == EACCES);
+	CHECK(mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_SHARED, ro, 0) == MAP_FAILED &&
+	      errno == EACCES);
 	CHECK(mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_PRIVATE, ro, 0) != MAP_FAILED);
 	CHECK(mmap(NULL, PG, PROT_READ, MAP_PRIVATE, wo, 0) == MAP_FAILED && errno == EACCES);
 	char *p = mmap(NULL, PG, PROT_READ, MAP_SHARED, ro, 0);
@@ -118,7 +126,8 @@ CASE(file_offset_alignment)
 CASE(fixed_unaligned)
 {
 	char *p = rw(4);
-	CHECK(mmap(p + 1, PG, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED &&
+	CHECK(mmap(p + 1, PG, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+		      MAP_FAILED &&
 	      errno == EINVAL);
 	char *q = mmap(p + 1, PG, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(q != MAP_FAILED && ((uintptr_t)q & (PG - 1)) == 0);
@@ -127,11 +136,13 @@ CASE(fixed_noreplace)
 {
 	char *p = rw(4);
 	memset(p, 5, 4 * PG);
-	CHECK(mmap(p + PG, PG, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED &&
+	CHECK(mmap(p + PG, PG, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+		   0) == MAP_FAILED &&
 	      errno == EEXIST);
 	CHECK_EQ(p[PG], 5);
 	OK(munmap(p + PG, PG));
-	CHECK(mmap(p + PG, PG, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == p + PG);
+	CHECK(mmap(p + PG, PG, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+		   0) == p + PG);
 	CHECK_EQ(p[PG], 0);
 }
 CASE(hint_honoured_when_free)
@@ -147,7 +158,8 @@ CASE(hint_occupied_falls_back)
 	size_t size = 64 << 20;
 	char *hints[] = { p, &local, (char *)0x7fffffffe000, (char *)read_byte, (char *)~0xfffUL };
 	for (size_t i = 0; i < 5; i++) {
-		char *q = mmap(hints[i], size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		char *q = mmap(hints[i], size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			       -1, 0);
 		CHECK(q != MAP_FAILED && q != (char *)((uintptr_t)hints[i] & ~(PG - 1)));
 		q[0] = q[size - 1] = 1;
 		OK(munmap(q, size));
@@ -155,22 +167,26 @@ CASE(hint_occupied_falls_back)
 }
 CASE(map_32bit)
 {
-	char *p = mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+	char *p = mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT,
+		       -1, 0);
 	CHECK(p != MAP_FAILED && (uintptr_t)p < (1UL << 31));
 	p[0] = 1;
 }
 CASE(address_limits)
 {
-	CHECK(mmap((void *)(1UL << 47), PG, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED &&
+	CHECK(mmap((void *)(1UL << 47), PG, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		   0) == MAP_FAILED &&
 	      errno == ENOMEM);
-	CHECK(mmap((void *)~(PG - 1), PG, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED &&
+	CHECK(mmap((void *)~(PG - 1), PG, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		   0) == MAP_FAILED &&
 	      errno == ENOMEM);
 	CHECK_ERR(munmap((void *)(1UL << 47), PG), EINVAL);
 	CHECK_ERR(mprotect((void *)(1UL << 47), PG, PROT_READ), ENOMEM);
 }
 CASE(populate)
 {
-	char *p = mmap(NULL, 16 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	char *p = mmap(NULL, 16 * PG, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	unsigned char vec[16];
 	CHECK(p != MAP_FAILED);
 	OK(mincore(p, 16 * PG, vec));
@@ -181,18 +197,21 @@ CASE(locked_within_limit)
 {
 	struct rlimit lim;
 	OK(getrlimit(RLIMIT_MEMLOCK, &lim));
-	char *p = mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_LOCKED, -1, 0);
+	char *p = mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_LOCKED, -1, 0);
 	CHECK(p != MAP_FAILED);
 	p[0] = 1;
 	OK(munlock(p, 4 * PG));
 }
 CASE(growsdown)
 {
-	char *p = mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN, -1, 0);
+	char *p = mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN, -1, 0);
 	CHECK(p != MAP_FAILED);
 	p[0] = 1;
-	CHECK(mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_GROWSDOWN, -1, 0) ==
-	      MAP_FAILED && errno == EINVAL);
+	CHECK(mmap(NULL, 4 * PG, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_GROWSDOWN,
+		   -1, 0) == MAP_FAILED &&
+	      errno == EINVAL);
 }
 CASE(munmap_middle)
 {
@@ -528,8 +547,10 @@ CASE(mremap_errors)
 	CHECK(mremap(p + 1, PG, PG, 0) == MAP_FAILED && errno == EINVAL);
 	CHECK(mremap(p, PG, 0, MREMAP_MAYMOVE) == MAP_FAILED && errno == EINVAL);
 	CHECK(mremap(p, PG, PG, MREMAP_FIXED, p + 2 * PG) == MAP_FAILED && errno == EINVAL);
-	CHECK(mremap(p, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED, p + 1) == MAP_FAILED && errno == EINVAL);
-	CHECK(mremap(p, 2 * PG, 2 * PG, MREMAP_MAYMOVE | MREMAP_FIXED, p + PG) == MAP_FAILED && errno == EINVAL);
+	CHECK(mremap(p, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED, p + 1) == MAP_FAILED &&
+	      errno == EINVAL);
+	CHECK(mremap(p, 2 * PG, 2 * PG, MREMAP_MAYMOVE | MREMAP_FIXED, p + PG) == MAP_FAILED &&
+	      errno == EINVAL);
 	CHECK(mremap(p, PG, PG, 0x80) == MAP_FAILED && errno == EINVAL);
 	OK(munmap(p, PG));
 	CHECK(mremap(p, PG, 2 * PG, MREMAP_MAYMOVE) == MAP_FAILED && errno == EFAULT);
@@ -548,7 +569,8 @@ CASE(mremap_dontunmap)
 {
 	char *p = rw(2);
 	memset(p, 8, 2 * PG);
-	char *q = (char *)syscall(SYS_mremap, p, 2 * PG, 2 * PG, MREMAP_MAYMOVE | 4 /* MREMAP_DONTUNMAP */, 0);
+	char *q = (char *)syscall(SYS_mremap, p, 2 * PG, 2 * PG,
+				  MREMAP_MAYMOVE | 4 /* MREMAP_DONTUNMAP */, 0);
 	CHECK(q != MAP_FAILED);
 	CHECK_EQ(q[PG], 8);
 	CHECK_EQ(p[PG], 0);
@@ -714,7 +736,8 @@ CASE(mlock_limit)
 	char *p = rw(8);
 	CHECK_ERR(mlock(p, 8 * PG), ENOMEM);
 	OK(mlock(p, PG));
-	CHECK(mmap(NULL, 8 * PG, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_LOCKED, -1, 0) == MAP_FAILED &&
+	CHECK(mmap(NULL, 8 * PG, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_LOCKED, -1, 0) ==
+		      MAP_FAILED &&
 	      errno == EAGAIN);
 	lim.rlim_cur = lim.rlim_max = 0;
 	OK(setrlimit(RLIMIT_MEMLOCK, &lim));
@@ -726,7 +749,8 @@ CASE(rlimit_as)
 {
 	struct rlimit lim = { 256 << 20, 256 << 20 };
 	OK(setrlimit(RLIMIT_AS, &lim));
-	CHECK(mmap(NULL, 512 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED && errno == ENOMEM);
+	CHECK(mmap(NULL, 512 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED &&
+	      errno == ENOMEM);
 	CHECK(mmap(NULL, 1 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
 }
 static int deep(int n)
@@ -762,7 +786,8 @@ CASE(many_maps)
 CASE(map_count_limit)
 {
 	size_t n = 140000;
-	char *p = mmap(NULL, n * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *p = mmap(NULL, n * PG, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	int failed = 0;
 	CHECK(p != MAP_FAILED);
 	for (size_t i = 0; i < n && !failed; i += 2)

@@ -38,7 +38,9 @@ CASE(poll_readiness)
 }
 CASE(poll_bad_fds)
 {
-	struct pollfd f[3] = { { 0x7ffe, POLLIN, 0 }, { -1, POLLIN, 99 }, { OK(open("/tmp", O_PATH)), POLLIN, 0 } };
+	struct pollfd f[3] = { { 0x7ffe, POLLIN, 0 },
+			       { -1, POLLIN, 99 },
+			       { OK(open("/tmp", O_PATH)), POLLIN, 0 } };
 	CHECK_EQ(poll(f, 3, -1), 2);
 	CHECK_EQ(f[0].revents, POLLNVAL);
 	CHECK_EQ(f[1].revents, 0);
@@ -60,7 +62,8 @@ CASE(poll_errors)
 }
 CASE(poll_files_always_ready)
 {
-	struct pollfd f[3] = { { OK(open(conf_path("f"), O_CREAT | O_RDWR, 0600)), POLLIN | POLLOUT, 0 },
+	struct pollfd f[3] = { { OK(open(conf_path("f"), O_CREAT | O_RDWR, 0600)), POLLIN | POLLOUT,
+				 0 },
 			       { OK(open("/dev/null", O_RDWR)), POLLIN | POLLOUT, 0 },
 			       { OK(open("/dev/urandom", O_RDONLY)), POLLIN, 0 } };
 	CHECK_EQ(poll(f, 3, -1), 3);

@@ -26,7 +26,10 @@ CASE(ids_of_parent_and_child)
 	pid_t self = getpid();
 	pid_t pid = fork();
 	if (pid == 0)
-		_exit(getppid() == self && getpid() != self && getpid() == (pid_t)syscall(SYS_gettid) ? 0 : 1);
+		_exit(getppid() == self && getpid() != self &&
+				      getpid() == (pid_t)syscall(SYS_gettid)
+			      ? 0
+			      : 1);
 	conf_join(pid);
 }
 CASE(wait_errors)
@@ -441,7 +444,8 @@ CASE(execveat_forms)
 {
 	char *argv[] = { "true", NULL };
 	for (int i = 0; i < 2; i++) {
-		int dir = OK(open("/bin", O_RDONLY | O_DIRECTORY)), file = OK(open("/bin/true", O_RDONLY));
+		int dir = OK(open("/bin", O_RDONLY | O_DIRECTORY)),
+		    file = OK(open("/bin/true", O_RDONLY));
 		pid_t pid = fork();
 		if (pid == 0) {
 			if (i == 0)
@@ -457,16 +461,19 @@ CASE(execveat_forms)
 }
 CASE(cloexec)
 {
-	int keep = OK(open("/dev/null", O_RDONLY)), gone = OK(open("/dev/null", O_RDONLY | O_CLOEXEC));
+	int keep = OK(open("/dev/null", O_RDONLY)),
+	    gone = OK(open("/dev/null", O_RDONLY | O_CLOEXEC));
 	char script[200];
-	snprintf(script, sizeof(script), "test -e /proc/self/fd/%d && ! test -e /proc/self/fd/%d", keep, gone);
+	snprintf(script, sizeof(script), "test -e /proc/self/fd/%d && ! test -e /proc/self/fd/%d",
+		 keep, gone);
 	char *argv[] = { "sh", "-c", script, NULL };
 	CHECK_EQ(run_status("/bin/sh", argv), 0);
 }
 CASE(etxtbsy)
 {
 	char buf[65536];
-	int in = OK(open("/bin/sleep", O_RDONLY)), out = OK(open(conf_path("prog"), O_WRONLY | O_CREAT, 0755));
+	int in = OK(open("/bin/sleep", O_RDONLY)),
+	    out = OK(open(conf_path("prog"), O_WRONLY | O_CREAT, 0755));
 	ssize_t n;
 	while ((n = read(in, buf, sizeof(buf))) > 0)
 		CHECK_EQ(write(out, buf, (size_t)n), n);
@@ -840,7 +847,9 @@ CASE(pidfd_basics)
 CASE(clone3_pidfd)
 {
 	int fd = -1;
-	struct clone_args ca = { .flags = CLONE_PIDFD, .exit_signal = SIGCHLD, .pidfd = (uintptr_t)&fd };
+	struct clone_args ca = { .flags = CLONE_PIDFD,
+				 .exit_signal = SIGCHLD,
+				 .pidfd = (uintptr_t)&fd };
 	pid_t pid = (pid_t)OK(syscall(SYS_clone3, &ca, sizeof(ca)));
 	if (pid == 0)
 		_exit(5);

@@ -140,7 +140,8 @@ CASE(status_fields)
 	CHECK_EQ(value("\nThreads:"), 1);
 	CHECK(value("\nVmRSS:") > 0);
 	CHECK(value("\nVmPeak:") >= value("\nVmRSS:"));
-	CHECK(strstr(text, "\nSigCgt:\t") && strstr(text, "\nCapEff:\t") && strstr(text, "\nSeccomp:\t"));
+	CHECK(strstr(text, "\nSigCgt:\t") && strstr(text, "\nCapEff:\t") &&
+	      strstr(text, "\nSeccomp:\t"));
 	CHECK(strstr(text, "\nCpus_allowed_list:\t"));
 	sigset_t s;
 	sigemptyset(&s);
@@ -150,7 +151,8 @@ CASE(status_fields)
 	signal(SIGUSR2, SIG_IGN);
 	slurp("/proc/self/status");
 	CHECK(strstr(text, "SigBlk:\t0000000000000200"));
-	CHECK(strstr(text, "SigIgn:\t") && strtoull(strstr(text, "SigIgn:\t") + 8, NULL, 16) & 1 << 11);
+	CHECK(strstr(text, "SigIgn:\t") &&
+	      strtoull(strstr(text, "SigIgn:\t") + 8, NULL, 16) & 1 << 11);
 }
 CASE(status_umask_and_groups)
 {
@@ -440,7 +442,8 @@ CASE(listing_has_processes_once)
 CASE(mounts)
 {
 	slurp("/proc/mounts");
-	CHECK(strstr(text, " / ") && strstr(text, " /proc proc ") && strstr(text, " /dev/pts devpts "));
+	CHECK(strstr(text, " / ") && strstr(text, " /proc proc ") &&
+	      strstr(text, " /dev/pts devpts "));
 	slurp("/proc/self/mountinfo");
 	CHECK(strstr(text, " - proc proc rw"));
 	char point[256];
@@ -454,8 +457,11 @@ CASE(limits_file)
 	struct rlimit r = { 100, 200 };
 	OK(setrlimit(RLIMIT_NOFILE, &r));
 	slurp("/proc/self/limits");
-	CHECK(strstr(text, "Max open files            100                  200                  files     \n"));
-	CHECK(!strncmp(text, "Limit                     Soft Limit           Hard Limit           Units", 73));
+	CHECK(strstr(text, "Max open files            100                  200                  "
+			   "files     \n"));
+	CHECK(!strncmp(text,
+		       "Limit                     Soft Limit           Hard Limit           Units",
+		       73));
 }
 CASE(auxv_file)
 {
@@ -562,7 +568,9 @@ CASE(own_times_move)
 	unsigned long ut, st;
 	spin(0.2);
 	slurp("/proc/self/stat");
-	CHECK_EQ(sscanf(strrchr(text, ')') + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &ut, &st), 2);
+	CHECK_EQ(sscanf(strrchr(text, ')') + 2,
+			"%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &ut, &st),
+		 2);
 	CHECK(ut + st >= 15);
 }
 CASE(memory_info)
@@ -641,9 +649,10 @@ CASE(sysctl_values)
 }
 CASE(system_files_are_there)
 {
-	static const char *const names[] = { "filesystems", "devices",	"swaps",    "partitions", "cmdline", "vmstat",
-					     "diskstats",   "modules",	"interrupts", "net/dev",  "net/route",
-					     "net/tcp",	    "net/udp",	"net/unix" };
+	static const char *const names[] = { "filesystems", "devices", "swaps",	    "partitions",
+					     "cmdline",	    "vmstat",  "diskstats", "modules",
+					     "interrupts",  "net/dev", "net/route", "net/tcp",
+					     "net/udp",	    "net/unix" };
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		char path[64];
 		snprintf(path, sizeof(path), "/proc/%s", names[i]);

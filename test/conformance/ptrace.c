@@ -297,7 +297,8 @@ CASE(fork_event_traces_the_child)
 	unsigned long child = 0;
 	int status, seen = 0;
 
-	CHECK_EQ(pt(PTRACE_SETOPTIONS, pid, 0, (void *)(PTRACE_O_TRACEFORK | PTRACE_O_TRACECLONE)), 0);
+	CHECK_EQ(pt(PTRACE_SETOPTIONS, pid, 0, (void *)(PTRACE_O_TRACEFORK | PTRACE_O_TRACECLONE)),
+		 0);
 	CHECK_EQ(pt(PTRACE_CONT, pid, 0, 0), 0);
 	status = wait_for(pid);
 	CHECK_EQ(status >> 8, SIGTRAP | PTRACE_EVENT_FORK << 8);
@@ -315,7 +316,9 @@ CASE(fork_event_traces_the_child)
 			CHECK_EQ(WEXITSTATUS(status), w == pid ? 12 : 11);
 			seen++;
 		} else {
-			CHECK_EQ(pt(PTRACE_CONT, w, 0, (void *)(long)(WSTOPSIG(status) == SIGCHLD ? SIGCHLD : 0)), 0);
+			CHECK_EQ(pt(PTRACE_CONT, w, 0,
+				    (void *)(long)(WSTOPSIG(status) == SIGCHLD ? SIGCHLD : 0)),
+				 0);
 		}
 	}
 }

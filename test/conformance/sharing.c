@@ -1,4 +1,5 @@
-/* What processes share and how they reach each other: unshare, setns, kcmp, pidfds, seccomp for threads. */
+/* What processes share and how they reach each other: unshare, setns, kcmp, pidfds, seccomp for
+ * threads. */
 #include "conf.h"
 
 #include <linux/filter.h>
@@ -101,7 +102,8 @@ CASE(unshare_uts)
 }
 CASE(kcmp_orders)
 {
-	int a = OK(open("/dev/null", O_RDONLY)), b = OK(dup(a)), c = OK(open("/dev/null", O_RDONLY)), hold;
+	int a = OK(open("/dev/null", O_RDONLY)), b = OK(dup(a)),
+	    c = OK(open("/dev/null", O_RDONLY)), hold;
 	pid_t me = getpid(), pid = sleeper(&hold);
 	long r;
 
@@ -187,7 +189,8 @@ CASE(pidfd_getfd_takes_a_file)
 	pid = fork();
 	if (pid == 0) {
 		/* Its own pipe, in which a byte waits. */
-		if (pipe(p) < 0 || dup2(p[0], 200) < 0 || write(p[1], "z", 1) != 1 || write(go[1], "x", 1) != 1)
+		if (pipe(p) < 0 || dup2(p[0], 200) < 0 || write(p[1], "z", 1) != 1 ||
+		    write(go[1], "x", 1) != 1)
 			_exit(1);
 		pause();
 		_exit(0);
@@ -280,12 +283,16 @@ CASE(seccomp_is_inherited)
 CASE(seccomp_checks_programs)
 {
 	static const struct sock_filter no_ret[] = { BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0) };
-	static const struct sock_filter odd_load[] = { BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 2),
-						       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
-	static const struct sock_filter far_load[] = { BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 64),
-						       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
-	static const struct sock_filter wild_jump[] = { BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 5, 5),
-							BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
+	static const struct sock_filter odd_load[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 2), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+	};
+	static const struct sock_filter far_load[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 64), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+	};
+	static const struct sock_filter wild_jump[] = {
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 5, 5),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+	};
 	static const struct sock_filter unset_mem[] = { BPF_STMT(BPF_LD | BPF_MEM, 3),
 							BPF_STMT(BPF_RET | BPF_A, 0) };
 	static const struct sock_filter division[] = { BPF_STMT(BPF_ALU | BPF_DIV | BPF_K, 0),

@@ -55,7 +55,7 @@ static void handler(int sig, siginfo_t *si, void *arg)
 		edit(uc);
 }
 
-static void catch(int sig, int flags)
+static void catch (int sig, int flags)
 {
 	struct sigaction sa = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO | flags };
 
@@ -64,7 +64,7 @@ static void catch(int sig, int flags)
 
 CASE(layout)
 {
-	catch(SIGUSR1, 0);
+	catch (SIGUSR1, 0);
 	raise(SIGUSR1);
 	CHECK_EQ(called, SIGUSR1);
 	CHECK_EQ(uc_flags_seen, UC_FP_XSTATE | 2 | 4);
@@ -77,7 +77,7 @@ CASE(xstate_is_announced)
 {
 	uint32_t lo, hi;
 
-	catch(SIGUSR1, 0);
+	catch (SIGUSR1, 0);
 	raise(SIGUSR1);
 	CHECK_EQ(sw_seen.magic1, MAGIC1);
 	CHECK_EQ(magic2_seen, MAGIC2);
@@ -95,7 +95,7 @@ CASE(saved_mask_and_stack)
 	sigemptyset(&s);
 	sigaddset(&s, SIGUSR2);
 	sigprocmask(SIG_SETMASK, &s, NULL);
-	catch(SIGUSR1, 0);
+	catch (SIGUSR1, 0);
 	raise(SIGUSR1);
 	CHECK_EQ(mask_seen, 1ULL << (SIGUSR2 - 1));
 	CHECK_EQ(stack_seen.ss_size, 0);
@@ -114,13 +114,13 @@ CASE(fault_details)
 	if (pid == 0) {
 		page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		munmap(page, 4096);
-		catch(SIGSEGV, SA_RESETHAND);
+		catch (SIGSEGV, SA_RESETHAND);
 		edit = map_page;
 		*(volatile char *)(page + 16) = 1;
-		_exit(called == SIGSEGV && trap_seen == 14 && err_seen == 6 && cr2_seen == (uint64_t)page + 16 &&
-				      page[16] == 1 ?
-			      0 :
-			      1);
+		_exit(called == SIGSEGV && trap_seen == 14 && err_seen == 6 &&
+				      cr2_seen == (uint64_t)page + 16 && page[16] == 1
+			      ? 0
+			      : 1);
 	}
 	conf_join(pid);
 }
@@ -134,7 +134,7 @@ CASE(vector_state_can_be_edited)
 	unsigned char out[16], want[16];
 
 	memset(want, 0x5a, 16);
-	catch(SIGUSR1, 0);
+	catch (SIGUSR1, 0);
 	edit = set_xmm0;
 	long pid = getpid(), nr = SYS_kill;
 	__asm__ volatile("pxor %%xmm0, %%xmm0\n\tsyscall\n\tmovdqu %%xmm0, %1"
@@ -154,7 +154,7 @@ CASE(no_fpstate_means_initial)
 	unsigned char out[16], want[16] = { 0 };
 	unsigned mxcsr = 0;
 
-	catch(SIGUSR1, 0);
+	catch (SIGUSR1, 0);
 	edit = no_fpstate;
 	long pid = getpid(), nr = SYS_kill;
 	__asm__ volatile("pcmpeqb %%xmm0, %%xmm0\n\tsyscall\n\tmovdqu %%xmm0, %1\n\tstmxcsr %2"
@@ -177,7 +177,7 @@ CASE(without_magic_only_the_legacy_part)
 	unsigned char out[16], want[16];
 
 	memset(want, 0x11, 16);
-	catch(SIGUSR1, 0);
+	catch (SIGUSR1, 0);
 	edit = bad_magic;
 	long pid = getpid(), nr = SYS_kill;
 	__asm__ volatile("syscall\n\tmovdqu %%xmm0, %1"
@@ -200,7 +200,7 @@ CASE(hostile_xsave_header_does_no_harm)
 	int status;
 
 	if (pid == 0) {
-		catch(SIGUSR1, 0);
+		catch (SIGUSR1, 0);
 		edit = hostile_header;
 		raise(SIGUSR1);
 		_exit(0);
@@ -220,7 +220,7 @@ CASE(flags_are_masked)
 {
 	unsigned long flags;
 
-	catch(SIGUSR1, 0);
+	catch (SIGUSR1, 0);
 	edit = hostile_registers;
 	raise(SIGUSR1);
 	__asm__ volatile("pushfq; popq %0" : "=r"(flags));
@@ -238,7 +238,7 @@ CASE(non_canonical_rip_is_a_sigsegv)
 	int status;
 
 	if (pid == 0) {
-		catch(SIGUSR1, 0);
+		catch (SIGUSR1, 0);
 		edit = odd_rip;
 		raise(SIGUSR1);
 		_exit(0);
@@ -260,7 +260,7 @@ CASE(autodisarm)
 	stack_t ss = { .ss_sp = mem, .ss_size = sizeof(mem), .ss_flags = (int)(1U << 31) }, now;
 
 	OK(sigaltstack(&ss, NULL));
-	catch(SIGUSR1, SA_ONSTACK);
+	catch (SIGUSR1, SA_ONSTACK);
 	edit = look_inside;
 	raise(SIGUSR1);
 	CHECK(frame_sp > (unsigned long)mem && frame_sp < (unsigned long)mem + sizeof(mem));
@@ -284,7 +284,7 @@ CASE(altstack_rules)
 	CHECK_EQ(now.ss_flags, SS_DISABLE);
 	ss.ss_size = sizeof(mem);
 	OK(sigaltstack(&ss, NULL));
-	catch(SIGUSR1, SA_ONSTACK);
+	catch (SIGUSR1, SA_ONSTACK);
 	edit = look_inside;
 	raise(SIGUSR1);
 	CHECK_EQ(inside.ss_flags, SS_ONSTACK);

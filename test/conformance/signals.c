@@ -174,8 +174,9 @@ static void default_death(void *arg)
 }
 CASE(default_actions)
 {
-	static const int killers[] = { SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGABRT, SIGFPE, SIGKILL, SIGSEGV,
-				       SIGPIPE, SIGALRM, SIGTERM, SIGUSR1, SIGBUS, SIGSYS, SIGXCPU, SIGTRAP };
+	static const int killers[] = { SIGHUP,	SIGINT,	 SIGQUIT, SIGILL,  SIGABRT, SIGFPE,
+				       SIGKILL, SIGSEGV, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1,
+				       SIGBUS,	SIGSYS,	 SIGXCPU, SIGTRAP };
 	static const int ignored[] = { SIGCHLD, SIGURG, SIGWINCH, SIGCONT };
 	for (size_t i = 0; i < sizeof(killers) / sizeof(int); i++)
 		CHECK_EQ(conf_signal_of(default_death, (void *)(intptr_t)killers[i]), killers[i]);
@@ -331,7 +332,9 @@ CASE(sigqueueinfo_rules)
 	si.si_code = SI_USER;
 	pid_t pid = fork();
 	if (pid == 0)
-		_exit(syscall(SYS_rt_sigqueueinfo, getppid(), SIGUSR1, &si) == -1 && errno == EPERM ? 0 : 1);
+		_exit(syscall(SYS_rt_sigqueueinfo, getppid(), SIGUSR1, &si) == -1 && errno == EPERM
+			      ? 0
+			      : 1);
 	conf_join(pid);
 }
 
@@ -432,7 +435,8 @@ CASE(altstack)
 	raise(SIGUSR1);
 	CHECK_EQ(hits, 1);
 	CHECK_ERR(sigaltstack(&(stack_t){ .ss_sp = alt, .ss_size = 100 }, NULL), ENOMEM);
-	CHECK_ERR(sigaltstack(&(stack_t){ .ss_sp = alt, .ss_size = 65536, .ss_flags = 99 }, NULL), EINVAL);
+	CHECK_ERR(sigaltstack(&(stack_t){ .ss_sp = alt, .ss_size = 65536, .ss_flags = 99 }, NULL),
+		  EINVAL);
 	OK(sigaltstack(&(stack_t){ .ss_flags = SS_DISABLE }, NULL));
 }
 static void segv_on_alt(int sig)
@@ -477,7 +481,8 @@ CASE(divide_error)
 {
 	struct sigaction sa = { .sa_sigaction = skip_instruction, .sa_flags = SA_SIGINFO };
 	OK(sigaction(SIGFPE, &sa, NULL));
-	__asm__ volatile("xor %%ecx, %%ecx; mov $1, %%eax; xor %%edx, %%edx; div %%ecx" ::: "eax", "ecx", "edx");
+	__asm__ volatile("xor %%ecx, %%ecx; mov $1, %%eax; xor %%edx, %%edx; div %%ecx" ::
+				 : "eax", "ecx", "edx");
 	CHECK_EQ(last_code, FPE_INTDIV);
 }
 static void on_trap(int sig, siginfo_t *si, void *u)
@@ -500,7 +505,9 @@ CASE(single_step)
 {
 	struct sigaction sa = { .sa_sigaction = on_trap, .sa_flags = SA_SIGINFO };
 	OK(sigaction(SIGTRAP, &sa, NULL));
-	__asm__ volatile("sub $128, %%rsp; pushf; orl $0x100, (%%rsp); popf; nop; nop; add $128, %%rsp" ::: "memory", "cc");
+	__asm__ volatile(
+		"sub $128, %%rsp; pushf; orl $0x100, (%%rsp); popf; nop; nop; add $128, %%rsp" ::
+			: "memory", "cc");
 	CHECK_EQ(hits, 1);
 	CHECK_EQ(last_code, TRAP_TRACE);
 }
@@ -516,7 +523,8 @@ CASE(handler_edits_registers)
 	struct sigaction sa = { .sa_sigaction = edit_registers, .sa_flags = SA_SIGINFO };
 	OK(sigaction(SIGUSR1, &sa, NULL));
 	long out, pid = getpid();
-	__asm__ volatile("xor %%r12, %%r12; mov %2, %%rdi; mov %3, %%esi; mov $62, %%eax; syscall; mov %%r12, %0"
+	__asm__ volatile("xor %%r12, %%r12; mov %2, %%rdi; mov %3, %%esi; mov $62, %%eax; syscall; "
+			 "mov %%r12, %0"
 			 : "=r"(out), "=&a"(hits)
 			 : "r"(pid), "i"(SIGUSR1)
 			 : "rcx", "r11", "rdi", "rsi", "r12", "memory");
@@ -535,7 +543,8 @@ CASE(vector_state_survives_handler)
 	unsigned char in[16], out[16], out9[16];
 	for (int i = 0; i < 16; i++)
 		in[i] = (unsigned char)(i * 7);
-	__asm__ volatile("movdqu %3, %%xmm0; movdqu %3, %%xmm9; mov $39, %%eax; syscall; mov %%rax, %%rdi; mov $10, "
+	__asm__ volatile("movdqu %3, %%xmm0; movdqu %3, %%xmm9; mov $39, %%eax; syscall; mov "
+			 "%%rax, %%rdi; mov $10, "
 			 "%%esi; mov $62, %%eax; syscall; movdqu %%xmm0, %0; movdqu %%xmm9, %1"
 			 : "=m"(out), "=m"(out9), "=&a"(last_code)
 			 : "m"(in)
@@ -549,7 +558,8 @@ __attribute__((target("avx512f"))) static int check_zmm(void)
 	unsigned char in[64], out[64];
 	for (int i = 0; i < 64; i++)
 		in[i] = (unsigned char)(i * 3 + 1);
-	__asm__ volatile("vmovdqu64 %2, %%zmm17; mov $39, %%eax; syscall; mov %%rax, %%rdi; mov $10, %%esi; mov $62, "
+	__asm__ volatile("vmovdqu64 %2, %%zmm17; mov $39, %%eax; syscall; mov %%rax, %%rdi; mov "
+			 "$10, %%esi; mov $62, "
 			 "%%eax; syscall; vmovdqu64 %%zmm17, %0"
 			 : "=m"(out), "=&a"(last_code)
 			 : "m"(in)
@@ -568,8 +578,10 @@ CASE(red_zone_survives)
 {
 	handle(SIGUSR1, 0);
 	long bad;
-	__asm__ volatile("movq $0x5a5a, -8(%%rsp); movq $0xa5a5, -120(%%rsp); mov $39, %%eax; syscall; mov %%rax, "
-			 "%%rdi; mov $10, %%esi; mov $62, %%eax; syscall; mov -8(%%rsp), %%rdx; sub $0x5a5a, %%rdx; mov "
+	__asm__ volatile("movq $0x5a5a, -8(%%rsp); movq $0xa5a5, -120(%%rsp); mov $39, %%eax; "
+			 "syscall; mov %%rax, "
+			 "%%rdi; mov $10, %%esi; mov $62, %%eax; syscall; mov -8(%%rsp), %%rdx; "
+			 "sub $0x5a5a, %%rdx; mov "
 			 "-120(%%rsp), %0; sub $0xa5a5, %0; or %%rdx, %0"
 			 : "=&r"(bad)
 			 :
@@ -580,7 +592,8 @@ CASE(red_zone_survives)
 CASE(registers_survive_a_call)
 {
 	unsigned long rbx, r15, rdx, r8;
-	__asm__ volatile("mov $1, %%rbx; mov $2, %%r15; mov $3, %%rdx; mov $4, %%r8; mov $39, %%eax; syscall; mov %%rbx, "
+	__asm__ volatile("mov $1, %%rbx; mov $2, %%r15; mov $3, %%rdx; mov $4, %%r8; mov $39, "
+			 "%%eax; syscall; mov %%rbx, "
 			 "%0; mov %%r15, %1; mov %%rdx, %2; mov %%r8, %3"
 			 : "=m"(rbx), "=m"(r15), "=m"(rdx), "=m"(r8)
 			 :
@@ -606,8 +619,9 @@ static void bad_stack(void *arg)
 	(void)arg;
 	sigaction(SIGUSR1, &sa, NULL);
 	long pid = getpid();
-	__asm__ volatile("mov $16, %%rsp; mov %0, %%rdi; mov $10, %%esi; mov $62, %%eax; syscall" ::"r"(pid)
-			 : "memory", "rdi", "rsi", "rax");
+	__asm__ volatile(
+		"mov $16, %%rsp; mov %0, %%rdi; mov $10, %%esi; mov $62, %%eax; syscall" ::"r"(pid)
+		: "memory", "rdi", "rsi", "rax");
 }
 CASE(unwritable_frame_kills)
 {

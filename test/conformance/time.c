@@ -12,9 +12,11 @@ static long long ns(clockid_t c)
 }
 CASE(clocks_exist)
 {
-	static const clockid_t clocks[] = { CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_PROCESS_CPUTIME_ID,
-					    CLOCK_THREAD_CPUTIME_ID, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME_COARSE,
-					    CLOCK_MONOTONIC_COARSE, CLOCK_BOOTTIME, CLOCK_TAI };
+	static const clockid_t clocks[] = {
+		CLOCK_REALTIME,		 CLOCK_MONOTONIC,     CLOCK_PROCESS_CPUTIME_ID,
+		CLOCK_THREAD_CPUTIME_ID, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME_COARSE,
+		CLOCK_MONOTONIC_COARSE,	 CLOCK_BOOTTIME,      CLOCK_TAI
+	};
 	struct timespec t;
 	for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++) {
 		OK(clock_gettime(clocks[i], &t));
@@ -32,7 +34,8 @@ CASE(vdso_and_call_agree)
 		clock_gettime(CLOCK_MONOTONIC, &a);
 		syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &b);
 		clock_gettime(CLOCK_MONOTONIC, &c);
-		long long x = a.tv_sec * 1000000000LL + a.tv_nsec, y = b.tv_sec * 1000000000LL + b.tv_nsec,
+		long long x = a.tv_sec * 1000000000LL + a.tv_nsec,
+			  y = b.tv_sec * 1000000000LL + b.tv_nsec,
 			  z = c.tv_sec * 1000000000LL + c.tv_nsec;
 		CHECK(x <= y && y <= z);
 	}
@@ -121,7 +124,9 @@ static sigset_t block_alarm(int sig)
 CASE(timer_signal)
 {
 	timer_t id;
-	struct sigevent ev = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1, .sigev_value.sival_int = 42 };
+	struct sigevent ev = { .sigev_notify = SIGEV_SIGNAL,
+			       .sigev_signo = SIGUSR1,
+			       .sigev_value.sival_int = 42 };
 	sigset_t s = block_alarm(SIGUSR1);
 	siginfo_t si;
 	OK(timer_create(CLOCK_MONOTONIC, &ev, &id));

@@ -126,7 +126,8 @@ CASE(errors)
 	CHECK_ERR(timerfd_gettime(p[0], &ok), EINVAL);
 	CHECK_ERR(timerfd_gettime(f, (void *)8), EFAULT);
 	CHECK_ERR(read(f, &v, 4), EINVAL);
-	OK(timerfd_settime(OK(timerfd_create(CLOCK_REALTIME, 0)), TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &ok, NULL));
+	OK(timerfd_settime(OK(timerfd_create(CLOCK_REALTIME, 0)),
+			   TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &ok, NULL));
 }
 CASE(huge_times)
 {

@@ -580,14 +580,9 @@ CASE(random_operations)
 				buf[k] = rand_r(&seed) % 3 ? rand_r(&seed) % 40 : rand_r(&seed);
 			CHECK(write(p.m, buf, n) >= 0 || errno == EAGAIN);
 			break;
-		case 3:
-			CHECK(read(p.s, buf, n) >= 0 || errno == EAGAIN);
-			break;
-		case 4:
-			CHECK(read(p.m, buf, n) >= 0 || errno == EAGAIN);
-			break;
-		default:
-			CHECK(write(p.s, buf, n) >= 0 || errno == EAGAIN);
+		case 3: CHECK(read(p.s, buf, n) >= 0 || errno == EAGAIN); break;
+		case 4: CHECK(read(p.m, buf, n) >= 0 || errno == EAGAIN); break;
+		default: CHECK(write(p.s, buf, n) >= 0 || errno == EAGAIN);
 		}
 	}
 	/* and it works again after a reset */

@@ -25,7 +25,8 @@ static socklen_t abstract_addr(struct sockaddr_un *un, const char *tag)
 {
 	memset(un, 0, sizeof(*un));
 	un->sun_family = AF_UNIX;
-	int n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "conf-%d-%s", (int)getpid(), tag);
+	int n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "conf-%d-%s", (int)getpid(),
+			 tag);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 static int listener(int type, struct sockaddr_un *un, socklen_t *len, const char *tag, int backlog)
@@ -43,7 +44,9 @@ static ssize_t send_fds(int s, const void *buf, size_t len, const int *fds, int 
 		struct cmsghdr align;
 	} c = { 0 };
 	struct iovec iov = { (void *)buf, len };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.b,
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = c.b,
 			    .msg_controllen = CMSG_SPACE((size_t)count * sizeof(int)) };
 	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
 	h->cmsg_level = SOL_SOCKET;
@@ -53,15 +56,19 @@ static ssize_t send_fds(int s, const void *buf, size_t len, const int *fds, int 
 	return sendmsg(s, &m, 0);
 }
 /* Returns bytes; *count: room in, descriptors out. */
-static ssize_t recv_fds(int s, void *buf, size_t len, int *fds, int *count, int flags, int *out_flags)
+static ssize_t recv_fds(int s, void *buf, size_t len, int *fds, int *count, int flags,
+			int *out_flags)
 {
 	union {
 		char b[CMSG_SPACE(300 * sizeof(int))];
 		struct cmsghdr align;
 	} c = { 0 };
 	struct iovec iov = { buf, len };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.b,
-			    .msg_controllen = *count ? CMSG_SPACE((size_t)*count * sizeof(int)) : 0 };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = c.b,
+			    .msg_controllen =
+				    *count ? CMSG_SPACE((size_t)*count * sizeof(int)) : 0 };
 	ssize_t n = recvmsg(s, &m, flags);
 	*count = 0;
 	if (n < 0)
@@ -355,7 +362,9 @@ CASE(creds_passed)
 	} c;
 	struct ucred u;
 	struct iovec iov = { b, 4 };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.b, .msg_controllen = sizeof(c.b) };
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.b, .msg_controllen = sizeof(c.b)
+	};
 	pair(SOCK_STREAM, s);
 	OK(setsockopt(s[1], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)));
 	OK(write(s[0], "x", 1));
@@ -375,7 +384,9 @@ static int send_cred(int s, pid_t pid, uid_t uid)
 	} c = { 0 };
 	struct ucred u = { pid, uid, getgid() };
 	struct iovec iov = { "x", 1 };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.b, .msg_controllen = sizeof(c.b) };
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = c.b, .msg_controllen = sizeof(c.b)
+	};
 	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
 	h->cmsg_level = SOL_SOCKET;
 	h->cmsg_type = SCM_CREDENTIALS;
@@ -405,7 +416,9 @@ CASE(control_malformed)
 	int s[2];
 	struct cmsghdr h = { .cmsg_len = 3, .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
 	struct iovec iov = { "x", 1 };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &h, .msg_controllen = sizeof(h) };
+	struct msghdr m = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &h, .msg_controllen = sizeof(h)
+	};
 	pair(SOCK_STREAM, s);
 	CHECK_ERR(sendmsg(s[0], &m, 0), EINVAL);
 	h.cmsg_len = 4096;
@@ -471,7 +484,8 @@ CASE(dgram_names)
 CASE(dgram_queue_is_bounded)
 {
 	struct sockaddr_un ua;
-	int a = OK(socket(AF_UNIX, SOCK_DGRAM, 0)), b = OK(socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0)), n = 0;
+	int a = OK(socket(AF_UNIX, SOCK_DGRAM, 0)),
+	    b = OK(socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0)), n = 0;
 	socklen_t la = abstract_addr(&ua, "q");
 	char buf[64] = "";
 	OK(bind(a, (void *)&ua, la));
@@ -647,7 +661,9 @@ static void connect_late(void *arg)
 {
 	struct sockaddr_un *un = arg;
 	int c = OK(socket(AF_UNIX, SOCK_STREAM, 0));
-	OK(connect(c, (void *)un, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(un->sun_path + 1))));
+	OK(connect(c, (void *)un,
+		   (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+			       strlen(un->sun_path + 1))));
 	char b;
 	CHECK_EQ(read(c, &b, 1), 1);
 }
@@ -683,7 +699,8 @@ CASE(options)
 	struct sockaddr_un un;
 	socklen_t len, olen = sizeof(int), ulen = sizeof(struct ucred);
 	struct ucred u;
-	int v, l = listener(SOCK_STREAM, &un, &len, "opt", 4), c = OK(socket(AF_UNIX, SOCK_STREAM, 0));
+	int v, l = listener(SOCK_STREAM, &un, &len, "opt", 4),
+	       c = OK(socket(AF_UNIX, SOCK_STREAM, 0));
 	OK(getsockopt(l, SOL_SOCKET, SO_ACCEPTCONN, &v, &olen));
 	CHECK_EQ(v, 1);
 	OK(getsockopt(l, SOL_SOCKET, SO_DOMAIN, &v, &olen));

@@ -101,9 +101,7 @@ static void make(uint64_t *s)
 
 	switch (rnd(s) % 9) {
 	case 0:
-	case 1:
-		keep(s, socket(families[rnd(s) % 5], type, 0));
-		break;
+	case 1: keep(s, socket(families[rnd(s) % 5], type, 0)); break;
 	case 2:
 	case 3:
 		if (socketpair(AF_UNIX, type, 0, p) == 0) {
@@ -112,7 +110,9 @@ static void make(uint64_t *s)
 		}
 		break;
 	case 4: keep(s, epoll_create1(0)); break;
-	case 5: keep(s, eventfd(rnd(s) % 3, EFD_NONBLOCK | (rnd(s) % 2 ? EFD_SEMAPHORE : 0))); break;
+	case 5:
+		keep(s, eventfd(rnd(s) % 3, EFD_NONBLOCK | (rnd(s) % 2 ? EFD_SEMAPHORE : 0)));
+		break;
 	case 6: keep(s, timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK)); break;
 	case 7:
 		if (pipe2(p, O_NONBLOCK) == 0) {
@@ -178,7 +178,8 @@ static void message(uint64_t *s, int fd)
 
 static void options(uint64_t *s, int fd)
 {
-	static const int levels[] = { SOL_SOCKET, SOL_SOCKET, IPPROTO_TCP, IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP };
+	static const int levels[] = { SOL_SOCKET, SOL_SOCKET,	IPPROTO_TCP,
+				      IPPROTO_IP, IPPROTO_IPV6, IPPROTO_UDP };
 	int v[4] = { (int)rnd(s) % 3, 1, 0, 0 };
 	socklen_t len = rnd(s) % 17;
 	int level = levels[rnd(s) % 6], opt = (int)(rnd(s) % 80);
@@ -192,8 +193,9 @@ static void options(uint64_t *s, int fd)
 
 static void watch(uint64_t *s, int fd)
 {
-	struct epoll_event ev[8] = { { .events = rnd(s) & (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET |
-							   EPOLLONESHOT | EPOLLEXCLUSIVE) } };
+	struct epoll_event ev[8] = { { .events =
+					       rnd(s) & (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET |
+							 EPOLLONESHOT | EPOLLEXCLUSIVE) } };
 	struct pollfd p[6];
 	struct itimerspec t = { { 0, rnd(s) % 2000 }, { 0, rnd(s) % 100000 } };
 
@@ -221,10 +223,16 @@ static void step(uint64_t *s)
 	switch (rnd(s) % 18) {
 	case 0:
 	case 1: make(s); break;
-	case 2: len = name(s, &ss); bind(fd, (void *)&ss, len); break;
+	case 2:
+		len = name(s, &ss);
+		bind(fd, (void *)&ss, len);
+		break;
 	case 3: listen(fd, (int)(rnd(s) % 6)); break;
 	case 4:
-	case 5: len = name(s, &ss); connect(fd, (void *)&ss, len); break;
+	case 5:
+		len = name(s, &ss);
+		connect(fd, (void *)&ss, len);
+		break;
 	case 6: keep(s, accept4(fd, (void *)&ss, &len, SOCK_NONBLOCK)); break;
 	case 7:
 	case 8:
@@ -233,7 +241,10 @@ static void step(uint64_t *s)
 	case 11: n = read(fd, b, rnd(s) % sizeof(b)); break;
 	case 12: shutdown(fd, (int)(rnd(s) % 3)); break;
 	case 13: options(s, fd); break;
-	case 14: rnd(s) % 2 ? getsockname(fd, (void *)&ss, &len) : getpeername(fd, (void *)&ss, &len); break;
+	case 14:
+		rnd(s) % 2 ? getsockname(fd, (void *)&ss, &len)
+			   : getpeername(fd, (void *)&ss, &len);
+		break;
 	case 15: ioctl(fd, rnd(s) % 2 ? FIONREAD : TIOCOUTQ, &v); break;
 	case 16:
 		if (rnd(s) % 2)
@@ -258,7 +269,8 @@ static void *worker(void *arg)
 int main(int argc, char **argv)
 {
 	unsigned seed = argc > 1 ? (unsigned)atoi(argv[1]) : 1;
-	unsigned processes = argc > 3 ? (unsigned)atoi(argv[3]) : 2, threads = argc > 4 ? (unsigned)atoi(argv[4]) : 3;
+	unsigned processes = argc > 3 ? (unsigned)atoi(argv[3]) : 2,
+		 threads = argc > 4 ? (unsigned)atoi(argv[4]) : 3;
 	pthread_t t[16];
 	int bad = 0, status;
 
@@ -277,7 +289,8 @@ int main(int argc, char **argv)
 		if (threads > 16)
 			threads = 16;
 		for (unsigned i = 0; i < threads; i++)
-			pthread_create(&t[i], NULL, worker, (void *)(uintptr_t)(seed * 64 + p * 16 + i + 1));
+			pthread_create(&t[i], NULL, worker,
+				       (void *)(uintptr_t)(seed * 64 + p * 16 + i + 1));
 		for (unsigned i = 0; i < threads; i++)
 			pthread_join(t[i], NULL);
 		_exit(0);

@@ -146,7 +146,8 @@ ATTACK(maps_bomb)
 
 	/* Neighbours that cannot merge. */
 	while (time_left() && n < 200000) {
-		void *p = mmap((void *)(0x100000000 + n * 8192), 4096, n % 2 ? PROT_READ : PROT_READ | PROT_WRITE,
+		void *p = mmap((void *)(0x100000000 + n * 8192), 4096,
+			       n % 2 ? PROT_READ : PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 
 		if (p == MAP_FAILED) {
@@ -174,7 +175,8 @@ ATTACK(touched_maps_bomb)
 
 ATTACK(split_bomb)
 {
-	char *p = mmap(NULL, 1UL << 30, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *p = mmap(NULL, 1UL << 30, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	for (long i = 0; time_left() && i < 1L << 17; i += 2)
 		if (mprotect(p + i * 4096, 4096, PROT_READ) < 0) {
@@ -187,7 +189,8 @@ ATTACK(split_bomb)
 static void eat(void *arg)
 {
 	size_t size = 2UL << 30;
-	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (p == MAP_FAILED)
 		return;
@@ -203,11 +206,13 @@ ATTACK(memory_bomb)
 static void huge(void *arg)
 {
 	for (unsigned bits = 29; bits < 48; bits += 9) {
-		void *p = mmap(NULL, 1UL << bits, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+		void *p = mmap(NULL, 1UL << bits, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
 		if (p != MAP_FAILED)
 			munmap(p, 1UL << bits);
-		p = mmap(NULL, 1UL << bits, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		p = mmap(NULL, 1UL << bits, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (p != MAP_FAILED) {
 			mlock(p, 1UL << bits);
 			madvise(p, 1UL << bits, 23 /* MADV_POPULATE_WRITE */);
@@ -232,22 +237,70 @@ static void until_refused(int (*make)(void), const char *what, long no_more_than
 			breach("%ld %s and no limit", n, what);
 }
 
-static int make_dup(void) { return dup(0); }
-ATTACK(fd_bomb) { until_refused(make_dup, "descriptors", 1200000); }
-static int make_file(void) { return open("/tmp/f", O_CREAT | O_RDWR, 0600); }
-ATTACK(open_file_bomb) { until_refused(make_file, "open files", 1200000); }
-static int make_host_file(void) { return open("/usr/bin/env", O_RDONLY); }
-ATTACK(open_host_file_bomb) { until_refused(make_host_file, "open host files", 1200000); }
-static int make_epoll(void) { return epoll_create1(0); }
-ATTACK(epoll_bomb) { until_refused(make_epoll, "epolls", 1200000); }
-static int make_inotify(void) { return inotify_init1(0); }
-ATTACK(inotify_bomb) { until_refused(make_inotify, "inotify instances", 100000); }
-static int make_timerfd(void) { return timerfd_create(CLOCK_MONOTONIC, 0); }
-ATTACK(timerfd_bomb) { until_refused(make_timerfd, "timerfds", 1200000); }
-static int make_pty(void) { return posix_openpt(O_RDWR | O_NOCTTY); }
-ATTACK(pty_bomb) { until_refused(make_pty, "ptys", 10000); }
-static int make_udp(void) { return socket(AF_INET, SOCK_DGRAM, 0); }
-ATTACK(inet_bomb) { until_refused(make_udp, "inet sockets", 1200000); }
+static int make_dup(void)
+{
+	return dup(0);
+}
+ATTACK(fd_bomb)
+{
+	until_refused(make_dup, "descriptors", 1200000);
+}
+static int make_file(void)
+{
+	return open("/tmp/f", O_CREAT | O_RDWR, 0600);
+}
+ATTACK(open_file_bomb)
+{
+	until_refused(make_file, "open files", 1200000);
+}
+static int make_host_file(void)
+{
+	return open("/usr/bin/env", O_RDONLY);
+}
+ATTACK(open_host_file_bomb)
+{
+	until_refused(make_host_file, "open host files", 1200000);
+}
+static int make_epoll(void)
+{
+	return epoll_create1(0);
+}
+ATTACK(epoll_bomb)
+{
+	until_refused(make_epoll, "epolls", 1200000);
+}
+static int make_inotify(void)
+{
+	return inotify_init1(0);
+}
+ATTACK(inotify_bomb)
+{
+	until_refused(make_inotify, "inotify instances", 100000);
+}
+static int make_timerfd(void)
+{
+	return timerfd_create(CLOCK_MONOTONIC, 0);
+}
+ATTACK(timerfd_bomb)
+{
+	until_refused(make_timerfd, "timerfds", 1200000);
+}
+static int make_pty(void)
+{
+	return posix_openpt(O_RDWR | O_NOCTTY);
+}
+ATTACK(pty_bomb)
+{
+	until_refused(make_pty, "ptys", 10000);
+}
+static int make_udp(void)
+{
+	return socket(AF_INET, SOCK_DGRAM, 0);
+}
+ATTACK(inet_bomb)
+{
+	until_refused(make_udp, "inet sockets", 1200000);
+}
 static int make_timer(void)
 {
 	struct sigevent ev = { .sigev_notify = SIGEV_NONE };
@@ -255,7 +308,10 @@ static int make_timer(void)
 
 	return timer_create(CLOCK_MONOTONIC, &ev, &t);
 }
-ATTACK(posix_timer_bomb) { until_refused(make_timer, "timers", 200000); }
+ATTACK(posix_timer_bomb)
+{
+	until_refused(make_timer, "timers", 200000);
+}
 
 /* Timers that all fire all the time. */
 ATTACK(timer_storm)
@@ -322,7 +378,10 @@ static int make_full_pipe(void)
 	fill(fd[1]);
 	return 0;
 }
-ATTACK(pipe_memory_bomb) { until_refused(make_full_pipe, "full pipes", 1200000); }
+ATTACK(pipe_memory_bomb)
+{
+	until_refused(make_full_pipe, "full pipes", 1200000);
+}
 
 static int make_full_socket(void)
 {
@@ -339,7 +398,10 @@ static int make_full_socket(void)
 	}
 	return 0;
 }
-ATTACK(socket_memory_bomb) { until_refused(make_full_socket, "full sockets", 1200000); }
+ATTACK(socket_memory_bomb)
+{
+	until_refused(make_full_socket, "full sockets", 1200000);
+}
 
 static int make_full_dgram(void)
 {
@@ -352,7 +414,10 @@ static int make_full_dgram(void)
 		;
 	return 0;
 }
-ATTACK(dgram_memory_bomb) { until_refused(make_full_dgram, "full sockets", 1200000); }
+ATTACK(dgram_memory_bomb)
+{
+	until_refused(make_full_dgram, "full sockets", 1200000);
+}
 
 /* Sockets sent through sockets, in a cycle, and forgotten. */
 static int make_cycle(void)
@@ -361,9 +426,13 @@ static int make_cycle(void)
 	union {
 		struct cmsghdr h;
 		char b[CMSG_SPACE(2 * sizeof(int))];
-	} c = { .h = { .cmsg_len = CMSG_LEN(2 * sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS } };
+	} c = { .h = { .cmsg_len = CMSG_LEN(2 * sizeof(int)),
+		       .cmsg_level = SOL_SOCKET,
+		       .cmsg_type = SCM_RIGHTS } };
 	struct iovec v = { "x", 1 };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c) };
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)
+	};
 
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd) < 0)
 		return -1;
@@ -379,7 +448,8 @@ ATTACK(fd_cycle_bomb)
 {
 	for (long n = 0; time_left() && n < 200000; n++)
 		if (make_cycle() < 0)
-			breach("sockets in cycles are not collected: %s after %ld", strerror(errno), n);
+			breach("sockets in cycles are not collected: %s after %ld", strerror(errno),
+			       n);
 }
 
 /* A chain: each socket carries the one before. Closing the last must not recurse. */
@@ -392,9 +462,14 @@ ATTACK(fd_chain_bomb)
 		union {
 			struct cmsghdr h;
 			char b[CMSG_SPACE(sizeof(int))];
-		} c = { .h = { .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS } };
+		} c = { .h = { .cmsg_len = CMSG_LEN(sizeof(int)),
+			       .cmsg_level = SOL_SOCKET,
+			       .cmsg_type = SCM_RIGHTS } };
 		struct iovec v = { "x", 1 };
-		struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c) };
+		struct msghdr m = { .msg_iov = &v,
+				    .msg_iovlen = 1,
+				    .msg_control = &c,
+				    .msg_controllen = sizeof(c) };
 
 		if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd) < 0)
 			break;
@@ -487,8 +562,14 @@ static int make_shm(void)
 		p[i] = 1;
 	return 0;
 }
-static void shm_child(void *arg) { until_refused(make_shm, "shm segments", 10000); }
-ATTACK(shm_bomb) { in_child(shm_child, NULL, 20000, NULL); }
+static void shm_child(void *arg)
+{
+	until_refused(make_shm, "shm segments", 10000);
+}
+ATTACK(shm_bomb)
+{
+	in_child(shm_child, NULL, 20000, NULL);
+}
 
 static int make_msgs(void)
 {
@@ -504,9 +585,18 @@ static int make_msgs(void)
 		;
 	return 0;
 }
-ATTACK(msg_bomb) { until_refused(make_msgs, "message queues", 50000); }
-static int make_sems(void) { return semget(IPC_PRIVATE, 30000, IPC_CREAT | 0600); }
-ATTACK(sem_bomb) { until_refused(make_sems, "semaphore sets", 50000); }
+ATTACK(msg_bomb)
+{
+	until_refused(make_msgs, "message queues", 50000);
+}
+static int make_sems(void)
+{
+	return semget(IPC_PRIVATE, 30000, IPC_CREAT | 0600);
+}
+ATTACK(sem_bomb)
+{
+	until_refused(make_sems, "semaphore sets", 50000);
+}
 
 /* The sentry sorts these. */
 ATTACK(many_groups_and_sockets)
@@ -573,10 +663,13 @@ static int make_name(void)
 	memset(path, 'n', sizeof(path));
 	path[snprintf(path, sizeof(path), "/tmp/%020ld", n++)] = 'n';
 	path[240] = 0;
-	return n % 3 == 0 ? symlink(megabyte, path) < 0 && errno != ENOENT ? -1 : mkdir(path, 0700) :
-			    close(open(path, O_CREAT | O_WRONLY, 0600));
+	return n % 3 == 0 ? symlink(megabyte, path) < 0 && errno != ENOENT ? -1 : mkdir(path, 0700)
+			  : close(open(path, O_CREAT | O_WRONLY, 0600));
 }
-ATTACK(names_bomb) { until_refused(make_name, "names", 5000000); }
+ATTACK(names_bomb)
+{
+	until_refused(make_name, "names", 5000000);
+}
 
 ATTACK(deep_directories)
 {
@@ -586,18 +679,31 @@ ATTACK(deep_directories)
 		return;
 	while (time_left() && n < 20000 && mkdir("d", 0700) == 0 && chdir("d") == 0)
 		n++;
-	if (syscall(SYS_getcwd, megabyte, sizeof(megabyte)) < 0 && errno != ENAMETOOLONG && errno != ERANGE)
+	if (syscall(SYS_getcwd, megabyte, sizeof(megabyte)) < 0 && errno != ENAMETOOLONG &&
+	    errno != ERANGE)
 		breach("getcwd: %s", strerror(errno));
 	if (rename("/tmp/d", "/tmp/e") < 0)
 		breach("rename: %s", strerror(errno));
 	open("../../../../../..", O_RDONLY);
 }
 
-static int make_mount(void) { return mount("none", "/tmp", "tmpfs", 0, NULL); }
-ATTACK(mount_bomb) { until_refused(make_mount, "mounts", 200000); }
+static int make_mount(void)
+{
+	return mount("none", "/tmp", "tmpfs", 0, NULL);
+}
+ATTACK(mount_bomb)
+{
+	until_refused(make_mount, "mounts", 200000);
+}
 
-static int make_bind(void) { return mount("/", "/mnt", NULL, MS_BIND | MS_REC, NULL); }
-ATTACK(bind_mount_doubling) { until_refused(make_bind, "binds", 1000); }
+static int make_bind(void)
+{
+	return mount("/", "/mnt", NULL, MS_BIND | MS_REC, NULL);
+}
+ATTACK(bind_mount_doubling)
+{
+	until_refused(make_bind, "binds", 1000);
+}
 
 static int make_xattr(void)
 {
@@ -607,6 +713,9 @@ static int make_xattr(void)
 	snprintf(name, sizeof(name), "user.%ld", n++);
 	return setxattr("/tmp", name, megabyte, 60000, 0);
 }
-ATTACK(xattr_bomb) { until_refused(make_xattr, "attributes", 100000); }
+ATTACK(xattr_bomb)
+{
+	until_refused(make_xattr, "attributes", 100000);
+}
 
 HOSTILE_MAIN

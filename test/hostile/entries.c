@@ -32,12 +32,29 @@ static long int80(uint32_t nr, const uint64_t *a)
 static bool excused(uint64_t nr)
 {
 	switch (nr) {
-	case SYS_exit: case SYS_exit_group: case SYS_kill: case SYS_tkill: case SYS_tgkill:
-	case SYS_pause: case SYS_rt_sigsuspend: case SYS_rt_sigreturn: case SYS_vfork: case SYS_fork:
-	case SYS_clone: case SYS_clone3: case SYS_rt_sigqueueinfo: case SYS_rt_tgsigqueueinfo:
-	case SYS_pidfd_send_signal: case SYS_umount2: case SYS_pivot_root: case SYS_chroot:
-	case SYS_rt_sigtimedwait: case SYS_setpgid: case SYS_setsid: case SYS_vhangup: case SYS_reboot:
-		return true;
+	case SYS_exit:
+	case SYS_exit_group:
+	case SYS_kill:
+	case SYS_tkill:
+	case SYS_tgkill:
+	case SYS_pause:
+	case SYS_rt_sigsuspend:
+	case SYS_rt_sigreturn:
+	case SYS_vfork:
+	case SYS_fork:
+	case SYS_clone:
+	case SYS_clone3:
+	case SYS_rt_sigqueueinfo:
+	case SYS_rt_tgsigqueueinfo:
+	case SYS_pidfd_send_signal:
+	case SYS_umount2:
+	case SYS_pivot_root:
+	case SYS_chroot:
+	case SYS_rt_sigtimedwait:
+	case SYS_setpgid:
+	case SYS_setsid:
+	case SYS_vhangup:
+	case SYS_reboot: return true;
 	}
 	return false;
 }
@@ -47,10 +64,28 @@ static char scratch[65536];
 static uint64_t pointer_like(void)
 {
 	static const uint64_t special[] = {
-		0, 1, 0xfff, 0x1000, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000, 0x7fffdffff000,
-		0x7fffdffffff8, STUB_AREA, STUB_AREA + 0x10000, STUB_AREA + 0x20000, STUB_SLOTS,
-		0x7ffffffff000, 0x800000000000, 0xffff800000000000, 0xffffffffff600000, ~0UL, ~0UL - 4095,
-		0x8000000000000000, 0x7fffffffffffffff,
+		0,
+		1,
+		0xfff,
+		0x1000,
+		0x7fffffff,
+		0x80000000,
+		0xffffffff,
+		0x100000000,
+		0x7fffdffff000,
+		0x7fffdffffff8,
+		STUB_AREA,
+		STUB_AREA + 0x10000,
+		STUB_AREA + 0x20000,
+		STUB_SLOTS,
+		0x7ffffffff000,
+		0x800000000000,
+		0xffff800000000000,
+		0xffffffffff600000,
+		~0UL,
+		~0UL - 4095,
+		0x8000000000000000,
+		0x7fffffffffffffff,
 	};
 	uint64_t r = rnd();
 
@@ -94,7 +129,8 @@ static void numbers(uint64_t rounds, uint64_t add)
 	for (uint64_t i = 0; i < rounds; i++) {
 		r->seed = rnd();
 		r->add = add;
-		/* It may close its descriptors, unmap itself and so on: then on from the next number. */
+		/* It may close its descriptors, unmap itself and so on: then on from the next
+		 * number. */
 		for (r->from = 0, r->to = 601; r->from < 601; r->from = r->at + 1) {
 			bool late;
 
@@ -138,7 +174,8 @@ static void int80_child(void *arg)
 			long ret = int80((uint32_t)r->at, a);
 
 			if (ret != -ENOSYS)
-				breach("int 0x80 number %lu returned %ld", (unsigned long)r->at, ret);
+				breach("int 0x80 number %lu returned %ld", (unsigned long)r->at,
+				       ret);
 		});
 	}
 }
@@ -181,7 +218,9 @@ static void vsyscall_child(void *arg)
 		CATCH({
 			long ret;
 
-			__asm__ volatile("call *%1" : "=a"(ret) : "r"(addr), "D"(p), "S"(0UL), "d"(0UL)
+			__asm__ volatile("call *%1"
+					 : "=a"(ret)
+					 : "r"(addr), "D"(p), "S"(0UL), "d"(0UL)
 					 : "rcx", "r11", "memory");
 		});
 	}
@@ -194,10 +233,12 @@ ATTACK(vsyscall)
 	in_child(vsyscall_child, (void *)0xffffffffff600001, 5000, NULL);
 }
 
-/* `syscall; ret` in odd places: the ends of the address space, shared and file memory, across pages. */
+/* `syscall; ret` in odd places: the ends of the address space, shared and file memory, across
+ * pages. */
 static void place(uint64_t addr, int flags, int fd, unsigned offset)
 {
-	uint8_t *m = mmap((void *)addr, 8192, PROT_READ | PROT_WRITE, flags | MAP_FIXED_NOREPLACE, fd, 0);
+	uint8_t *m = mmap((void *)addr, 8192, PROT_READ | PROT_WRITE, flags | MAP_FIXED_NOREPLACE,
+			  fd, 0);
 	long ret;
 
 	if (m == MAP_FAILED)
@@ -207,7 +248,10 @@ static void place(uint64_t addr, int flags, int fd, unsigned offset)
 		munmap(m, 8192);
 		return;
 	}
-	__asm__ volatile("call *%1" : "=a"(ret) : "r"(m + offset), "a"(SYS_getpid) : "rcx", "r11", "memory");
+	__asm__ volatile("call *%1"
+			 : "=a"(ret)
+			 : "r"(m + offset), "a"(SYS_getpid)
+			 : "rcx", "r11", "memory");
 	if (ret != getpid())
 		breach("a call at %p gave %ld", (void *)(m + offset), ret);
 	munmap(m, 8192);

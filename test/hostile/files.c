@@ -35,9 +35,17 @@ static void must_not_open(int at, const char *path)
 
 ATTACK(host_file_by_name)
 {
-	static const char *const prefixes[] = { "", "/proc/self/root", "/proc/1/root", "/proc/self/cwd/../../..",
-						"/proc/1/cwd/../../../..", "/proc/self/task/1/root", "..", "../..",
-						"/dev/fd/../../../..", "/../../../..", "//.." };
+	static const char *const prefixes[] = { "",
+						"/proc/self/root",
+						"/proc/1/root",
+						"/proc/self/cwd/../../..",
+						"/proc/1/cwd/../../../..",
+						"/proc/self/task/1/root",
+						"..",
+						"../..",
+						"/dev/fd/../../../..",
+						"/../../../..",
+						"//.." };
 	char path[PATH_MAX];
 
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
@@ -71,7 +79,8 @@ ATTACK(host_file_by_symlink)
 
 ATTACK(host_file_by_openat2)
 {
-	static const uint64_t resolve[] = { 0, RESOLVE_IN_ROOT, RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS };
+	static const uint64_t resolve[] = { 0, RESOLVE_IN_ROOT, RESOLVE_NO_XDEV,
+					    RESOLVE_NO_MAGICLINKS };
 	int dir = open(".", O_RDONLY | O_DIRECTORY);
 
 	for (size_t i = 0; i < 4; i++) {
@@ -134,15 +143,18 @@ ATTACK(chroot_escape)
 ATTACK(mount_games)
 {
 	char path[PATH_MAX];
-	static const char *const types[] = { "proc", "sysfs", "tmpfs", "devtmpfs", "devpts", "overlay", "ext4",
-					     "cgroup2", "fuse", "debugfs", "securityfs", "binfmt_misc", "hostfs" };
+	static const char *const types[] = { "proc",   "sysfs",	  "tmpfs",	"devtmpfs",
+					     "devpts", "overlay", "ext4",	"cgroup2",
+					     "fuse",   "debugfs", "securityfs", "binfmt_misc",
+					     "hostfs" };
 
 	if (fork() == 0) {
 		unshare(CLONE_NEWNS | CLONE_NEWUSER);
 		unshare(CLONE_NEWNS);
 		mkdir("/tmp/m", 0700);
 		for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
-			if (mount("/dev/sda1", "/tmp/m", types[i], 0, "lowerdir=/,upperdir=/tmp,workdir=/tmp") == 0) {
+			if (mount("/dev/sda1", "/tmp/m", types[i], 0,
+				  "lowerdir=/,upperdir=/tmp,workdir=/tmp") == 0) {
 				snprintf(path, sizeof(path), "/tmp/m%s", secret());
 				must_not_open(AT_FDCWD, path);
 			}
@@ -190,9 +202,12 @@ ATTACK(file_handles)
 
 ATTACK(devices_by_mknod)
 {
-	static const unsigned numbers[][2] = { { 1, 1 }, { 1, 2 }, { 1, 4 }, { 1, 6 }, { 1, 11 }, { 8, 0 }, { 8, 1 },
-		{ 254, 0 }, { 254, 1 }, { 252, 0 }, { 259, 0 }, { 10, 200 }, { 10, 232 }, { 10, 229 }, { 10, 235 },
-		{ 4, 0 }, { 4, 1 }, { 4, 64 }, { 5, 1 }, { 7, 0 }, { 10, 237 }, { 226, 0 }, { 240, 0 } };
+	static const unsigned numbers[][2] = { { 1, 1 },    { 1, 2 },	 { 1, 4 },    { 1, 6 },
+					       { 1, 11 },   { 8, 0 },	 { 8, 1 },    { 254, 0 },
+					       { 254, 1 },  { 252, 0 },	 { 259, 0 },  { 10, 200 },
+					       { 10, 232 }, { 10, 229 }, { 10, 235 }, { 4, 0 },
+					       { 4, 1 },    { 4, 64 },	 { 5, 1 },    { 7, 0 },
+					       { 10, 237 }, { 226, 0 },	 { 240, 0 } };
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		for (int block = 0; block < 2; block++) {
@@ -205,7 +220,8 @@ ATTACK(devices_by_mknod)
 			fd = open("/tmp/dev", O_RDWR | O_NONBLOCK);
 			if (fd >= 0 && !(numbers[i][0] == 5 || numbers[i][0] == 1))
 				breach("device %u:%u opens", numbers[i][0], numbers[i][1]);
-			if (fd >= 0 && numbers[i][0] == 1 && numbers[i][1] < 5 && numbers[i][1] != 3)
+			if (fd >= 0 && numbers[i][0] == 1 && numbers[i][1] < 5 &&
+			    numbers[i][1] != 3)
 				breach("memory device 1:%u opens", numbers[i][1]);
 			close(fd);
 		}
@@ -214,9 +230,24 @@ ATTACK(devices_by_mknod)
 
 ATTACK(host_devices_by_name)
 {
-	static const char *const names[] = { "/dev/mem", "/dev/kmem", "/dev/port", "/dev/kmsg", "/dev/sda", "/dev/vda",
-		"/dev/kvm", "/dev/fuse", "/dev/net/tun", "/dev/loop0", "/dev/loop-control", "/dev/console",
-		"/dev/mapper/control", "/dev/userfaultfd", "/dev/vhost-net", "/dev/vsock", "/dev/nvme0n1", "/dev/dri/card0" };
+	static const char *const names[] = { "/dev/mem",
+					     "/dev/kmem",
+					     "/dev/port",
+					     "/dev/kmsg",
+					     "/dev/sda",
+					     "/dev/vda",
+					     "/dev/kvm",
+					     "/dev/fuse",
+					     "/dev/net/tun",
+					     "/dev/loop0",
+					     "/dev/loop-control",
+					     "/dev/console",
+					     "/dev/mapper/control",
+					     "/dev/userfaultfd",
+					     "/dev/vhost-net",
+					     "/dev/vsock",
+					     "/dev/nvme0n1",
+					     "/dev/dri/card0" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		int fd = open(names[i], O_RDWR | O_NONBLOCK | O_NOCTTY);
@@ -262,8 +293,10 @@ ATTACK(init_cannot_be_killed_from_within_a_child)
 
 ATTACK(ptrace_of_others)
 {
-	static const int requests[] = { PTRACE_ATTACH, PTRACE_SEIZE, PTRACE_PEEKDATA, PTRACE_POKEDATA, PTRACE_GETREGS,
-					PTRACE_SETREGS, PTRACE_CONT, PTRACE_KILL, PTRACE_SYSEMU, PTRACE_DETACH };
+	static const int requests[] = { PTRACE_ATTACH,	 PTRACE_SEIZE,	 PTRACE_PEEKDATA,
+					PTRACE_POKEDATA, PTRACE_GETREGS, PTRACE_SETREGS,
+					PTRACE_CONT,	 PTRACE_KILL,	 PTRACE_SYSEMU,
+					PTRACE_DETACH };
 	pid_t pid = fork();
 
 	if (pid == 0) {
@@ -283,7 +316,8 @@ ATTACK(ptrace_of_others)
 
 ATTACK(memory_of_others)
 {
-	static const char *const names[] = { "mem", "maps", "environ", "fd", "exe", "cwd", "root", "auxv", "stack" };
+	static const char *const names[] = { "mem", "maps", "environ", "fd",   "exe",
+					     "cwd", "root", "auxv",    "stack" };
 	pid_t pid = fork();
 
 	if (pid == 0) {
@@ -319,7 +353,8 @@ ATTACK(host_processes)
 
 	for (int p = 100; p < 70000; p += p < 1000 ? 1 : 13) {
 		snprintf(path, sizeof(path), "/proc/%d/stat", p);
-		if (access(path, F_OK) == 0 || kill(p, 0) == 0 || syscall(SYS_pidfd_open, p, 0) >= 0)
+		if (access(path, F_OK) == 0 || kill(p, 0) == 0 ||
+		    syscall(SYS_pidfd_open, p, 0) >= 0)
 			breach("process %d of the host is in sight", p);
 	}
 }
@@ -327,8 +362,10 @@ ATTACK(host_processes)
 /* What /proc says must not be the host's: names, command lines, addresses of kernel and sentry. */
 ATTACK(proc_says_nothing_of_the_host)
 {
-	static const char *const files[] = { "/proc/self/maps", "/proc/self/smaps", "/proc/self/mountinfo",
-					     "/proc/self/cmdline", "/proc/1/cmdline", "/proc/self/stat", "/proc/self/status" };
+	static const char *const files[] = { "/proc/self/maps",	     "/proc/self/smaps",
+					     "/proc/self/mountinfo", "/proc/self/cmdline",
+					     "/proc/1/cmdline",	     "/proc/self/stat",
+					     "/proc/self/status" };
 	static char buf[1 << 18];
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
@@ -338,7 +375,8 @@ ATTACK(proc_says_nothing_of_the_host)
 		if (fd >= 0)
 			close(fd);
 		buf[n > 0 ? n : 0] = 0;
-		if (strstr(buf, "minisentry run") || strstr(buf, "memfd:stub") || strstr(buf, "minisentry-control"))
+		if (strstr(buf, "minisentry run") || strstr(buf, "memfd:stub") ||
+		    strstr(buf, "minisentry-control"))
 			breach("%s speaks of the sentry", files[i]);
 	}
 }
@@ -359,7 +397,8 @@ ATTACK(proc_mem_writes)
 		char buf[64];
 		off_t at = (off_t)(rnd() % 2 ? STUB_AREA + rnd() % 0x20000000 : rnd());
 
-		if (pread(fd, buf, sizeof(buf), at) > 0 && (uint64_t)at >= STUB_AREA && (uint64_t)at < 0x7ffff8000000)
+		if (pread(fd, buf, sizeof(buf), at) > 0 && (uint64_t)at >= STUB_AREA &&
+		    (uint64_t)at < 0x7ffff8000000)
 			breach("/proc/self/mem reads the stub at %#lx", (unsigned long)at);
 		pwrite(fd, buf, sizeof(buf), at);
 	}
@@ -385,7 +424,8 @@ ATTACK(setuid_programs)
 	char buf[8192];
 	ssize_t n;
 
-	/* A program of our own making, owned by root, setuid, run by a user: in the sandbox that is the sandbox's root. */
+	/* A program of our own making, owned by root, setuid, run by a user: in the sandbox that is
+	 * the sandbox's root. */
 	int from = open("/bin/true", O_RDONLY);
 
 	fd = open("/tmp/suid", O_CREAT | O_WRONLY, 0755);
@@ -405,7 +445,8 @@ ATTACK(setuid_programs)
 	/* Back to root after giving it up: never. */
 	pid = fork();
 	if (pid == 0) {
-		if (setgroups(0, NULL) < 0 || setresgid(12345, 12345, 12345) < 0 || setresuid(12345, 12345, 12345) < 0)
+		if (setgroups(0, NULL) < 0 || setresgid(12345, 12345, 12345) < 0 ||
+		    setresuid(12345, 12345, 12345) < 0)
 			_exit(0);
 		if (setuid(0) == 0 || seteuid(0) == 0 || setresuid(0, 0, 0) == 0 || setgid(0) == 0)
 			breach("an ordinary user becomes root");
@@ -419,18 +460,28 @@ ATTACK(setuid_programs)
 /* Reaching the host by privileged calls. */
 ATTACK(privileged_calls)
 {
-	static const long calls[] = { SYS_init_module, SYS_finit_module, SYS_delete_module, SYS_kexec_load,
-		SYS_kexec_file_load, SYS_iopl, SYS_ioperm, SYS_swapon, SYS_swapoff, SYS_acct, SYS_settimeofday,
-		SYS_clock_settime, SYS_adjtimex, SYS_bpf, SYS_perf_event_open, SYS_userfaultfd, SYS_quotactl,
-		SYS_lookup_dcookie, SYS_nfsservctl, SYS_add_key, SYS_request_key, SYS_keyctl, SYS_io_uring_setup,
-		SYS_fsopen, SYS_fsmount, SYS_move_mount, SYS_open_tree, SYS_syslog };
+	static const long calls[] = { SYS_init_module,	   SYS_finit_module,
+				      SYS_delete_module,   SYS_kexec_load,
+				      SYS_kexec_file_load, SYS_iopl,
+				      SYS_ioperm,	   SYS_swapon,
+				      SYS_swapoff,	   SYS_acct,
+				      SYS_settimeofday,	   SYS_clock_settime,
+				      SYS_adjtimex,	   SYS_bpf,
+				      SYS_perf_event_open, SYS_userfaultfd,
+				      SYS_quotactl,	   SYS_lookup_dcookie,
+				      SYS_nfsservctl,	   SYS_add_key,
+				      SYS_request_key,	   SYS_keyctl,
+				      SYS_io_uring_setup,  SYS_fsopen,
+				      SYS_fsmount,	   SYS_move_mount,
+				      SYS_open_tree,	   SYS_syslog };
 	static char zero[4096];
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
 		long r = syscall(calls[i], zero, zero, zero, 0, 0, 0);
 
-		if (r >= 0 && calls[i] != SYS_syslog && calls[i] != SYS_adjtimex && calls[i] != SYS_iopl &&
-		    calls[i] != SYS_ioperm && calls[i] != SYS_settimeofday && calls[i] != SYS_fsopen)
+		if (r >= 0 && calls[i] != SYS_syslog && calls[i] != SYS_adjtimex &&
+		    calls[i] != SYS_iopl && calls[i] != SYS_ioperm &&
+		    calls[i] != SYS_settimeofday && calls[i] != SYS_fsopen)
 			breach("call %ld succeeds", calls[i]);
 	}
 	__asm__ volatile("" ::: "memory");

@@ -25,7 +25,10 @@ static void landing(void)
 
 static void sigreturn_at(uint64_t rip, struct frame *f)
 {
-	__asm__ volatile("mov %0, %%rsp\n mov $15, %%eax\n jmp *%1" : : "r"(f), "r"(rip) : "memory", "rax");
+	__asm__ volatile("mov %0, %%rsp\n mov $15, %%eax\n jmp *%1"
+			 :
+			 : "r"(f), "r"(rip)
+			 : "memory", "rax");
 }
 
 extern const char own_syscall[];
@@ -37,7 +40,8 @@ static void good(struct frame *f)
 	memset(f, 0, sizeof(*f));
 	f->uc.uc_flags = 6;
 	f->uc.uc_mcontext.gregs[REG_RIP] = (greg_t)landing;
-	f->uc.uc_mcontext.gregs[REG_RSP] = (greg_t)((uintptr_t)f - 4096 + 8 * (((uintptr_t)f & 15) == 0)) & ~15;
+	f->uc.uc_mcontext.gregs[REG_RSP] =
+		(greg_t)((uintptr_t)f - 4096 + 8 * (((uintptr_t)f & 15) == 0)) & ~15;
 	f->uc.uc_mcontext.gregs[REG_RSP] -= 8;
 	f->uc.uc_mcontext.gregs[REG_EFL] = 0x202;
 	f->uc.uc_mcontext.gregs[REG_CSGSFS] = 0x002b000000000033;
@@ -65,9 +69,29 @@ static void with_fp(struct frame *f, uint32_t size, uint64_t features)
 static uint64_t odd_value(void)
 {
 	static const uint64_t odd[] = {
-		0, 1, 0x33, 0x23, 0x2b, 0x800000000000, 0x7fffffffffff, 0x7ffffffff000, 0xffff800000000000, ~0UL,
-		STUB_AREA, STUB_SLOTS, STUB_SLOTS + 0x7000, 0xffffffffff600000, 0x8000000000000000, 0x7fffdffffff0,
-		0x44000, 0x4100, 0x3000, 0x20100, 0x002b000000000023, 0x10000000000, 0xdead000000000000,
+		0,
+		1,
+		0x33,
+		0x23,
+		0x2b,
+		0x800000000000,
+		0x7fffffffffff,
+		0x7ffffffff000,
+		0xffff800000000000,
+		~0UL,
+		STUB_AREA,
+		STUB_SLOTS,
+		STUB_SLOTS + 0x7000,
+		0xffffffffff600000,
+		0x8000000000000000,
+		0x7fffdffffff0,
+		0x44000,
+		0x4100,
+		0x3000,
+		0x20100,
+		0x002b000000000023,
+		0x10000000000,
+		0xdead000000000000,
 	};
 
 	return rnd() % 4 ? odd[rnd() % (sizeof(odd) / 8)] : rnd();
@@ -90,10 +114,10 @@ static void spoil(struct frame *f)
 			((uint64_t *)f->fp)[(464 + rnd() % 112) / 8] = odd_value();
 			break;
 		case 3: /* where it is */
-			*(uint64_t *)&f->uc.uc_mcontext.fpregs = rnd() % 2 ? odd_value() : (uint64_t)f->fp + rnd() % 256;
+			*(uint64_t *)&f->uc.uc_mcontext.fpregs =
+				rnd() % 2 ? odd_value() : (uint64_t)f->fp + rnd() % 256;
 			break;
-		default:
-			((uint64_t *)f->fp)[rnd() % 128] = rnd() % 2 ? rnd() : odd_value();
+		default: ((uint64_t *)f->fp)[rnd() % 128] = rnd() % 2 ? rnd() : odd_value();
 		}
 	}
 }
@@ -108,7 +132,8 @@ static void sigreturns(void *arg)
 {
 	struct rounds *r = arg;
 	struct itimerval it = { { 0, 10000 }, { 0, 10000 } };
-	uint8_t *m = mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *m =
+		mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	frame = (struct frame *)(m + 16384);
 	while (r->done < r->count) {
@@ -117,7 +142,8 @@ static void sigreturns(void *arg)
 		setitimer(ITIMER_REAL, &it, NULL);
 		good(frame);
 		if (rnd() % 2)
-			with_fp(frame, rnd() % 2 ? 2696 : (uint32_t)rnd() % 12000, rnd() % 2 ? 7 : 0xe7);
+			with_fp(frame, rnd() % 2 ? 2696 : (uint32_t)rnd() % 12000,
+				rnd() % 2 ? 7 : 0xe7);
 		spoil(frame);
 		CATCH(sigreturn_at(r->rip, frame));
 	}
@@ -222,7 +248,8 @@ static void prepare(void (*then)(void), uint64_t mask, uint64_t altstack)
 	frame->uc.uc_stack.ss_flags = altstack ? 0 : SS_DISABLE;
 }
 
-/* For every system call of the stub: forge the frame, do `then`; the process can be ended all the same. */
+/* For every system call of the stub: forge the frame, do `then`; the process can be ended all the
+ * same. */
 static void forge_each(void (*then)(void), uint64_t mask, uint64_t altstack, int limit_ms)
 {
 	find_syscalls();
@@ -232,19 +259,34 @@ static void forge_each(void (*then)(void), uint64_t mask, uint64_t altstack, int
 	}
 }
 
-ATTACK(stub_frame_blocks_signals_and_spins) { forge_each(spin, ~0UL, STUB_SLOTS + 4096, 30); }
-ATTACK(stub_frame_blocks_signals_and_calls) { forge_each(call_on, ~0UL, STUB_SLOTS + 4096, 50); }
-ATTACK(stub_frame_blocks_signals_and_faults) { forge_each(fault_on, ~0UL, 0, 200); }
+ATTACK(stub_frame_blocks_signals_and_spins)
+{
+	forge_each(spin, ~0UL, STUB_SLOTS + 4096, 30);
+}
+ATTACK(stub_frame_blocks_signals_and_calls)
+{
+	forge_each(call_on, ~0UL, STUB_SLOTS + 4096, 50);
+}
+ATTACK(stub_frame_blocks_signals_and_faults)
+{
+	forge_each(fault_on, ~0UL, 0, 200);
+}
 ATTACK(stub_frame_moves_alternate_stack)
 {
-	uint8_t *own = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	uint64_t at[] = { (uint64_t)own, ((uint64_t)own + 0x10000) & ~0x7fffUL, STUB_SLOTS, STUB_SLOTS + 0x8000,
-			  STUB_AREA, 0x10000, 0x7fffffff0000 };
+	uint8_t *own =
+		mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t at[] = { (uint64_t)own, ((uint64_t)own + 0x10000) & ~0x7fffUL,
+			  STUB_SLOTS,	 STUB_SLOTS + 0x8000,
+			  STUB_AREA,	 0x10000,
+			  0x7fffffff0000 };
 
 	for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++)
 		forge_each(i % 2 ? call_on : fault_on, 0, at[i], 8);
 }
-ATTACK(stub_frame_no_alternate_stack) { forge_each(call_on, 0, 0, 20); }
+ATTACK(stub_frame_no_alternate_stack)
+{
+	forge_each(call_on, 0, 0, 20);
+}
 ATTACK(stub_frame_garbage)
 {
 	find_syscalls();

@@ -59,8 +59,23 @@ ATTACK(truncated)
 /* Every header field gets odd values. */
 static uint64_t odd(void)
 {
-	static const uint64_t values[] = { 0, 1, 0xff, 0xffff, 4096, 0x7fffffff, 0xffffffff, 0x7fffffffffff, STUB_AREA,
-		STUB_AREA - 4096, 0x7fffffffffffffff, ~0UL, ~0UL - 4095, 1UL << 63, 0x10000, 1UL << 40, 1UL << 46 };
+	static const uint64_t values[] = { 0,
+					   1,
+					   0xff,
+					   0xffff,
+					   4096,
+					   0x7fffffff,
+					   0xffffffff,
+					   0x7fffffffffff,
+					   STUB_AREA,
+					   STUB_AREA - 4096,
+					   0x7fffffffffffffff,
+					   ~0UL,
+					   ~0UL - 4095,
+					   1UL << 63,
+					   0x10000,
+					   1UL << 40,
+					   1UL << 46 };
 
 	return rnd() % 3 ? values[rnd() % (sizeof(values) / 8)] : rnd() >> rnd() % 64;
 }
@@ -118,8 +133,12 @@ static void tiny_make(struct tiny *t, int loads)
 	t->h.e_phentsize = sizeof(t->p[0]);
 	t->h.e_phnum = (uint16_t)loads;
 	for (int i = 0; i < loads; i++)
-		t->p[i] = (Elf64_Phdr){ .p_type = PT_LOAD, .p_flags = 7, .p_filesz = sizeof(*t), .p_memsz = sizeof(*t),
-					.p_align = 4096, .p_vaddr = (uint64_t)i * 0x10000 };
+		t->p[i] = (Elf64_Phdr){ .p_type = PT_LOAD,
+					.p_flags = 7,
+					.p_filesz = sizeof(*t),
+					.p_memsz = sizeof(*t),
+					.p_align = 4096,
+					.p_vaddr = (uint64_t)i * 0x10000 };
 }
 
 ATTACK(interpreter_is_itself)
@@ -128,7 +147,9 @@ ATTACK(interpreter_is_itself)
 
 	tiny_make(&t, 2);
 	strcpy(t.interp, "/tmp/image");
-	t.p[0] = (Elf64_Phdr){ .p_type = PT_INTERP, .p_offset = offsetof(struct tiny, interp), .p_filesz = 11 };
+	t.p[0] = (Elf64_Phdr){ .p_type = PT_INTERP,
+			       .p_offset = offsetof(struct tiny, interp),
+			       .p_filesz = 11 };
 	try(&t, sizeof(t));
 	/* Two that name each other. */
 	strcpy(t.interp, "/tmp/other");
@@ -139,7 +160,8 @@ ATTACK(interpreter_is_itself)
 	/* Devices, pipes, folders. */
 	mkfifo("/tmp/fifo", 0755);
 	for (int i = 0; i < 6; i++) {
-		static const char *const names[] = { "/dev/zero", "/tmp/fifo", "/tmp", "/proc/self/mem", "/dev/full", "" };
+		static const char *const names[] = { "/dev/zero",      "/tmp/fifo", "/tmp",
+						     "/proc/self/mem", "/dev/full", "" };
 
 		strcpy(t.interp, names[i]);
 		t.p[0].p_filesz = strlen(names[i]) + 1;
@@ -189,8 +211,11 @@ ATTACK(phnum_bomb)
 
 	tiny_make(t, 1);
 	for (int i = 0; i < 65535; i++)
-		((Elf64_Phdr *)(t + 0)->p)[i] = (Elf64_Phdr){ .p_type = PT_LOAD, .p_flags = 4, .p_filesz = 4096,
-							      .p_memsz = 4096, .p_align = 4096,
+		((Elf64_Phdr *)(t + 0)->p)[i] = (Elf64_Phdr){ .p_type = PT_LOAD,
+							      .p_flags = 4,
+							      .p_filesz = 4096,
+							      .p_memsz = 4096,
+							      .p_align = 4096,
 							      .p_vaddr = (uint64_t)i * 8192 };
 	t->h.e_phnum = 1170;
 	try(t, size);

@@ -1,4 +1,5 @@
-/* Guests that never end by themselves, for test/hostile/run to end. `linger busy_threads`, `linger forking`. */
+/* Guests that never end by themselves, for test/hostile/run to end. `linger busy_threads`, `linger
+ * forking`. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>

@@ -36,7 +36,8 @@ static void find_writable(struct found *f)
 		look_at(f, a);
 	for (uint64_t s = 8; s < STUB_SLOT_MAX; s = s * 5 / 4)
 		look_at(f, STUB_SLOTS + s * STUB_SLOT_SIZE);
-	for (uint64_t a = STUB_SLOTS + STUB_SLOT_MAX * STUB_SLOT_SIZE; a < 0x7fffffffffff; a += 0x31f0000)
+	for (uint64_t a = STUB_SLOTS + STUB_SLOT_MAX * STUB_SLOT_SIZE; a < 0x7fffffffffff;
+	     a += 0x31f0000)
 		look_at(f, a);
 	for (int i = 0; i < 500; i++)
 		look_at(f, STUB_AREA + (rnd() % 0x1ffff) * PAGE);
@@ -75,7 +76,8 @@ ATTACK(overwrite_everything)
 			in_child(write_all, (void *)how, 20000, NULL);
 }
 
-/* The stub's code and constants, the configuration and the commands are not writable by anything. */
+/* The stub's code and constants, the configuration and the commands are not writable by anything.
+ */
 ATTACK(stub_is_read_only)
 {
 	catch_setup();
@@ -94,8 +96,8 @@ ATTACK(stub_is_read_only)
 			breach("mprotect of %#lx", (unsigned long)a);
 		if (munmap((void *)a, PAGE) == 0)
 			breach("munmap of %#lx", (unsigned long)a);
-		if (mmap((void *)a, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
-			 0) != MAP_FAILED)
+		if (mmap((void *)a, PAGE, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
 			breach("mmap over %#lx", (unsigned long)a);
 		if (madvise((void *)a, PAGE, MADV_DONTNEED) == 0)
 			breach("madvise of %#lx", (unsigned long)a);
@@ -112,8 +114,8 @@ struct corrupt {
 	struct found f;
 };
 
-static const uint32_t words[] = { 0, 1, 2, 3, 0x101, 0x102, 0x103, 0x201, 0x202, 0x203, 0x301, 0x302,
-				  0xff, 0xffffffff, 0x80000001 };
+static const uint32_t words[] = { 0,	 1,	2,     3,     0x101, 0x102,	 0x103,	    0x201,
+				  0x202, 0x203, 0x301, 0x302, 0xff,  0xffffffff, 0x80000001 };
 
 static void *corrupter(void *arg)
 {
@@ -128,9 +130,7 @@ static void *corrupter(void *arg)
 			volatile uint32_t *w = (uint32_t *)slot;
 
 			switch (c->kind) {
-			case 0: /* turns */
-				w[0] = words[rnd() % (sizeof(words) / 4)];
-				break;
+			case 0: /* turns */ w[0] = words[rnd() % (sizeof(words) / 4)]; break;
 			case 1: /* where the frame is */
 				w[1] = rnd() % 2 ? (uint32_t)rnd() & 0x7ff8 : (uint32_t)rnd();
 				break;
@@ -141,16 +141,28 @@ static void *corrupter(void *arg)
 				((volatile uint8_t *)page)[rnd() % PAGE] = (uint8_t)rnd();
 				break;
 			case 4: { /* qwords of the frame area to interesting values */
-				static const uint64_t values[] = { 0, 15, 0x800000000000, 0x7fffffffffff, STUB_AREA,
-								   STUB_SLOTS, ~0UL, 0x33, 0x23, 0x2b00000000000033,
-								   0x46505853, 0x46505845, 0xffffffff };
+				static const uint64_t values[] = { 0,
+								   15,
+								   0x800000000000,
+								   0x7fffffffffff,
+								   STUB_AREA,
+								   STUB_SLOTS,
+								   ~0UL,
+								   0x33,
+								   0x23,
+								   0x2b00000000000033,
+								   0x46505853,
+								   0x46505845,
+								   0xffffffff };
 
-				((volatile uint64_t *)(slot + STUB_SLOT_SIZE - 2 * PAGE))[rnd() % 1024] =
+				((volatile uint64_t *)(slot + STUB_SLOT_SIZE -
+						       2 * PAGE))[rnd() % 1024] =
 					values[rnd() % (sizeof(values) / 8)];
 				break;
 			}
 			default: /* turns and where, together */
-				w[rnd() % 2] = rnd() % 2 ? words[rnd() % 12] : (uint32_t)(0x7000 + rnd() % 0xf00);
+				w[rnd() % 2] = rnd() % 2 ? words[rnd() % 12]
+							 : (uint32_t)(0x7000 + rnd() % 0xf00);
 			}
 		}
 		if (c->kind >= 3)
@@ -176,7 +188,8 @@ static void corrupt_child(void *arg)
 	if (pthread_create(&t, NULL, corrupter, &c) != 0)
 		return;
 	while (!c.stop) {
-		void *m = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		void *m = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			       -1, 0);
 
 		CATCH(*(volatile int *)m = 1;);
 		munmap(m, 4 * PAGE);
@@ -194,11 +207,26 @@ static void corrupt(int kind)
 		in_child(corrupt_child, (void *)(intptr_t)kind, 20000, NULL);
 }
 
-ATTACK(corrupt_turns) { corrupt(0); }
-ATTACK(corrupt_frame_offset) { corrupt(1); }
-ATTACK(corrupt_bases) { corrupt(2); }
-ATTACK(corrupt_frames) { corrupt(3); }
-ATTACK(corrupt_frame_words) { corrupt(4); }
+ATTACK(corrupt_turns)
+{
+	corrupt(0);
+}
+ATTACK(corrupt_frame_offset)
+{
+	corrupt(1);
+}
+ATTACK(corrupt_bases)
+{
+	corrupt(2);
+}
+ATTACK(corrupt_frames)
+{
+	corrupt(3);
+}
+ATTACK(corrupt_frame_words)
+{
+	corrupt(4);
+}
 
 /* ---- jumping into the stub's code ---- */
 
@@ -233,7 +261,8 @@ struct jumps {
 	bool threads;
 };
 
-static void set(struct jump_regs *r, uint64_t nr, uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e)
+static void set(struct jump_regs *r, uint64_t nr, uint64_t a, uint64_t b, uint64_t c, uint64_t d,
+		uint64_t e)
 {
 	r->rax = nr;
 	r->rdi = a;
@@ -267,7 +296,8 @@ static void fill(struct jump_regs *r, int kind, uint64_t *stack)
 		r->r13 = 1;
 		stack[56] = 1UL << 32 | 12345; /* seq, kind */
 		stack[57] = 1;
-		memcpy(stack + 64, (uint64_t[]){ SYS_mmap, TARGET, PAGE, 3, MAP_SHARED | MAP_FIXED, 3, 0 }, 56);
+		memcpy(stack + 64,
+		       (uint64_t[]){ SYS_mmap, TARGET, PAGE, 3, MAP_SHARED | MAP_FIXED, 3, 0 }, 56);
 		break;
 	default: /* a thread without dispatch */
 		if (kind == 4)
@@ -291,7 +321,8 @@ static void check_nothing_won(int kind)
 static void *jumper(void *arg)
 {
 	struct jumps *j = arg;
-	uint64_t *stack = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t *stack =
+		mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t *mid = stack + 32 * PAGE / 8;
 
 	catch_setup();
@@ -313,7 +344,8 @@ static void *caller(void *arg)
 
 	catch_setup();
 	while (j->at < j->end) {
-		void *m = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		void *m = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			       0);
 
 		CATCH(*(volatile int *)m = 1;);
 		munmap(m, PAGE);
@@ -371,13 +403,37 @@ static void jump_everywhere(int kind, bool threads)
 	}
 }
 
-ATTACK(jump_map_memory_file) { jump_everywhere(0, false); }
-ATTACK(jump_protect_code) { jump_everywhere(1, false); }
-ATTACK(jump_protect_commands) { jump_everywhere(2, false); }
-ATTACK(jump_own_commands) { jump_everywhere(3, false); }
-ATTACK(jump_clone) { jump_everywhere(4, false); }
-ATTACK(jump_dispatch_off) { jump_everywhere(5, false); }
-ATTACK(jump_second_thread_map) { jump_everywhere(0, true); }
-ATTACK(jump_second_thread_protect) { jump_everywhere(1, true); }
+ATTACK(jump_map_memory_file)
+{
+	jump_everywhere(0, false);
+}
+ATTACK(jump_protect_code)
+{
+	jump_everywhere(1, false);
+}
+ATTACK(jump_protect_commands)
+{
+	jump_everywhere(2, false);
+}
+ATTACK(jump_own_commands)
+{
+	jump_everywhere(3, false);
+}
+ATTACK(jump_clone)
+{
+	jump_everywhere(4, false);
+}
+ATTACK(jump_dispatch_off)
+{
+	jump_everywhere(5, false);
+}
+ATTACK(jump_second_thread_map)
+{
+	jump_everywhere(0, true);
+}
+ATTACK(jump_second_thread_protect)
+{
+	jump_everywhere(1, true);
+}
 
 HOSTILE_MAIN

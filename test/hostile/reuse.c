@@ -31,7 +31,8 @@ static void checker(void *arg)
 
 	snprintf(path, sizeof(path), "/tmp/checker.%d", getpid());
 	while (!*over) {
-		uint64_t *m = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		uint64_t *m = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				   -1, 0);
 
 		if (m == MAP_FAILED)
 			continue;
@@ -116,14 +117,20 @@ static void give_munmap(void)
 	map_here(MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	munmap(place, SIZE);
 }
-ATTACK(write_after_munmap) { attackers(give_munmap); }
+ATTACK(write_after_munmap)
+{
+	attackers(give_munmap);
+}
 
 static void give_dontneed(void)
 {
 	map_here(MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	madvise(place, SIZE, MADV_DONTNEED);
 }
-ATTACK(write_after_dontneed) { attackers(give_dontneed); }
+ATTACK(write_after_dontneed)
+{
+	attackers(give_dontneed);
+}
 
 static void give_mremap(void)
 {
@@ -134,14 +141,20 @@ static void give_mremap(void)
 	if (m != MAP_FAILED)
 		munmap(m, SIZE);
 }
-ATTACK(write_after_mremap) { attackers(give_mremap); }
+ATTACK(write_after_mremap)
+{
+	attackers(give_mremap);
+}
 
 static void give_replace(void)
 {
 	map_here(MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	map_here(MAP_SHARED | MAP_ANONYMOUS, -1);
 }
-ATTACK(write_after_replacing) { attackers(give_replace); }
+ATTACK(write_after_replacing)
+{
+	attackers(give_replace);
+}
 
 static void give_truncate(void)
 {
@@ -155,7 +168,10 @@ static void give_truncate(void)
 	fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, SIZE);
 	close(fd);
 }
-ATTACK(write_after_truncate) { attackers(give_truncate); }
+ATTACK(write_after_truncate)
+{
+	attackers(give_truncate);
+}
 
 static void give_file(void)
 {
@@ -170,7 +186,10 @@ static void give_file(void)
 		return;
 	close(fd);
 }
-ATTACK(write_after_unlink) { attackers(give_file); }
+ATTACK(write_after_unlink)
+{
+	attackers(give_file);
+}
 
 /* A writer dies, or execs, with its hands in the memory. */
 static void short_life(void *arg)
@@ -190,13 +209,19 @@ static void give_exit(void)
 {
 	in_child(short_life, NULL, 5000, NULL);
 }
-ATTACK(write_while_exiting) { attackers(give_exit); }
+ATTACK(write_while_exiting)
+{
+	attackers(give_exit);
+}
 
 static void give_exec(void)
 {
 	in_child(short_life, (void *)1, 5000, NULL);
 }
-ATTACK(write_while_executing) { attackers(give_exec); }
+ATTACK(write_while_executing)
+{
+	attackers(give_exec);
+}
 
 /* ---- fork: the two sides' memory parts at the moment of the fork ---- */
 
@@ -224,7 +249,8 @@ static void snapshot_must_hold(void)
 		for (size_t i = 0; i < PAGES; i++)
 			if (counter->words[i][0] != first[i])
 				breach("the parent writes to the child's memory: %lu, then %lu",
-				       (unsigned long)first[i], (unsigned long)counter->words[i][0]);
+				       (unsigned long)first[i],
+				       (unsigned long)counter->words[i][0]);
 		if (round == 10)
 			for (size_t i = 0; i < PAGES; i++)
 				counter->words[i][0] = first[i] = MARK;
@@ -237,7 +263,8 @@ ATTACK(write_after_fork)
 	uint64_t end = now_ms() + 2 * RUN_MS, last = 0;
 	pthread_t t;
 
-	counter = mmap(NULL, sizeof(*counter), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	counter = mmap(NULL, sizeof(*counter), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		       -1, 0);
 	pthread_create(&t, NULL, count_up, NULL);
 	while (now_ms() < end) {
 		pid_t pid = fork();
@@ -292,6 +319,9 @@ static void give_to_reader(void)
 	map_here(MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	munmap(place, SIZE);
 }
-ATTACK(read_into_unmapped) { attackers(give_to_reader); }
+ATTACK(read_into_unmapped)
+{
+	attackers(give_to_reader);
+}
 
 HOSTILE_MAIN

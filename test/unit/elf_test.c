@@ -33,11 +33,25 @@ static struct sample sample(void)
 	memcpy(s.h.e_ident, ELFMAG, SELFMAG);
 	s.h.e_ident[EI_CLASS] = ELFCLASS64;
 	s.ph[0] = (Elf64_Phdr){ .p_type = PT_INTERP, .p_offset = 0x200, .p_filesz = 28 };
-	s.ph[1] = (Elf64_Phdr){ .p_type = PT_LOAD, .p_flags = PF_R, .p_filesz = 0x800, .p_memsz = 0x800, .p_align = 0x1000 };
-	s.ph[2] = (Elf64_Phdr){ .p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_offset = 0x1000, .p_vaddr = 0x1000,
-				.p_filesz = 0x2345, .p_memsz = 0x2345, .p_align = 0x200000 };
-	s.ph[3] = (Elf64_Phdr){ .p_type = PT_LOAD, .p_flags = PF_R | PF_W, .p_offset = 0x4000, .p_vaddr = 0x5000,
-				.p_filesz = 0x10, .p_memsz = 0x5000, .p_align = 0x1000 };
+	s.ph[1] = (Elf64_Phdr){ .p_type = PT_LOAD,
+				.p_flags = PF_R,
+				.p_filesz = 0x800,
+				.p_memsz = 0x800,
+				.p_align = 0x1000 };
+	s.ph[2] = (Elf64_Phdr){ .p_type = PT_LOAD,
+				.p_flags = PF_R | PF_X,
+				.p_offset = 0x1000,
+				.p_vaddr = 0x1000,
+				.p_filesz = 0x2345,
+				.p_memsz = 0x2345,
+				.p_align = 0x200000 };
+	s.ph[3] = (Elf64_Phdr){ .p_type = PT_LOAD,
+				.p_flags = PF_R | PF_W,
+				.p_offset = 0x4000,
+				.p_vaddr = 0x5000,
+				.p_filesz = 0x10,
+				.p_memsz = 0x5000,
+				.p_align = 0x1000 };
 	s.ph[4] = (Elf64_Phdr){ .p_type = PT_GNU_STACK, .p_flags = PF_R | PF_W };
 	return s;
 }
@@ -164,13 +178,15 @@ static void random_mutation(void **state)
 		    elf_make_plan(&h, s.ph, LIMIT, &plan) < 0)
 			continue;
 		accepted++;
-		assert_true(plan.start < plan.end && page_aligned(plan.start) && page_aligned(plan.end));
+		assert_true(plan.start < plan.end && page_aligned(plan.start) &&
+			    page_aligned(plan.end));
 		assert_true(plan.end <= LIMIT + PAGE_SIZE && plan.brk <= plan.end);
 		assert_int_equal(plan.align & (plan.align - 1), 0);
 		for (size_t i = 0; i < h.e_phnum; i++) {
 			if (s.ph[i].p_type != PT_LOAD)
 				continue;
-			assert_true(s.ph[i].p_vaddr >= plan.start && s.ph[i].p_filesz <= s.ph[i].p_memsz);
+			assert_true(s.ph[i].p_vaddr >= plan.start &&
+				    s.ph[i].p_filesz <= s.ph[i].p_memsz);
 			assert_true(s.ph[i].p_memsz <= plan.end - s.ph[i].p_vaddr);
 			assert_true(s.ph[i].p_offset + s.ph[i].p_filesz >= s.ph[i].p_offset);
 		}
@@ -219,8 +235,8 @@ static void scripts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(good_file),	   cmocka_unit_test(bad_headers),
-		cmocka_unit_test(bad_segments),	   cmocka_unit_test(random_mutation),
+		cmocka_unit_test(good_file),	cmocka_unit_test(bad_headers),
+		cmocka_unit_test(bad_segments), cmocka_unit_test(random_mutation),
 		cmocka_unit_test(scripts),
 	};
 

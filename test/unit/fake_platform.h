@@ -122,8 +122,8 @@ static bool fake_fails(unsigned every)
 static int fake_map(struct platform_as *as, u64 addr, u64 len, struct memfile *file, u64 offset,
 		    int prot)
 {
-	if (addr < FAKE_MIN || len > FAKE_MAX || addr + len > FAKE_MAX || (addr | len) % PAGE_SIZE ||
-	    !len || (prot & ~7) || !prot)
+	if (addr < FAKE_MIN || len > FAKE_MAX || addr + len > FAKE_MAX ||
+	    (addr | len) % PAGE_SIZE || !len || (prot & ~7) || !prot)
 		abort();
 	pthread_mutex_lock(&as->lock);
 	__atomic_add_fetch(&fake.maps, 1, __ATOMIC_RELAXED);
@@ -200,7 +200,8 @@ int platform_as_batch(struct platform_as *as, const struct platform_op *ops, siz
 
 		switch (o->kind) {
 		case PLATFORM_OP_MAP:
-			err = platform_as_map(as, o->addr, o->len, o->file, o->offset, o->prot, false);
+			err = platform_as_map(as, o->addr, o->len, o->file, o->offset, o->prot,
+					      false);
 			break;
 		case PLATFORM_OP_MAP_ZERO:
 			err = platform_as_map_zero(as, o->addr, o->len, o->prot);

@@ -70,9 +70,9 @@ static void test_model(void **state)
 		char c = kind == 0 ? 'w' : 'r';
 		bool refuse = type != F_UNLCK && model_conflict(m, who, c, a, b);
 
-		assert_int_equal(vfs_posix_lock(inode, &me, type, a,
-						b == BYTES - 1 ? INT64_MAX : b),
-				 refuse ? -EAGAIN : 0);
+		assert_int_equal(
+			vfs_posix_lock(inode, &me, type, a, b == BYTES - 1 ? INT64_MAX : b),
+			refuse ? -EAGAIN : 0);
 		if (!refuse)
 			memset(&m[who][a], type == F_UNLCK ? 0 : c, (size_t)(b - a + 1));
 		if (i % 50 == 0)

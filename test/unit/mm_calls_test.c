@@ -12,8 +12,8 @@
 
 static u64 odd_addr(void)
 {
-	static const u64 strange[] = { 0, 1, 4096, 0x7ffffffff000, 0x7ffffffff001, ~0UL, ~0xfffUL,
-				       1UL << 63 };
+	static const u64 strange[] = { 0,    1,	       4096,	 0x7ffffffff000, 0x7ffffffff001,
+				       ~0UL, ~0xfffUL, 1UL << 63 };
 
 	if (rnd(40) == 0)
 		return strange[rnd(ARRAY_SIZE(strange))];
@@ -22,15 +22,16 @@ static u64 odd_addr(void)
 
 static u64 odd_len(u64 addr)
 {
-	static const u64 strange[] = { 0, 1, 4095, 4097, 0x7ffffffff000, 0x800000000000, ~0UL,
-				       ~0xfffUL, 1UL << 63 };
+	static const u64 strange[] = {
+		0, 1, 4095, 4097, 0x7ffffffff000, 0x800000000000, ~0UL, ~0xfffUL, 1UL << 63
+	};
 	u64 pages = 1 + rnd(12), room;
 
 	if (rnd(25) == 0)
 		return strange[rnd(ARRAY_SIZE(strange))];
-	room = addr >= HOST_BASE && addr < HOST_BASE + HOST_PAGES * PAGE_SIZE ?
-		       (HOST_BASE + HOST_PAGES * PAGE_SIZE - page_down(addr)) / PAGE_SIZE :
-		       1;
+	room = addr >= HOST_BASE && addr < HOST_BASE + HOST_PAGES * PAGE_SIZE
+		       ? (HOST_BASE + HOST_PAGES * PAGE_SIZE - page_down(addr)) / PAGE_SIZE
+		       : 1;
 	return MIN(pages, room) * PAGE_SIZE - (rnd(20) ? 0 : rnd(PAGE_SIZE));
 }
 
@@ -73,10 +74,10 @@ static void compare_maps(struct mm *mm)
 
 static void host_step(struct mm *mm)
 {
-	static const int prots[] = { 0, 1, 2, 3, 4, 5, 7, 0x8, 0x10, 0x1000000, 0x2000000, 0x3000000,
-				     0x1000003 };
-	static const int advices[] = { 0,  1,  2,  3,  4,  8,  9,  10, 11, 14, 15, 16, 17, 18,
-				       19, 20, 21, 24, 5,	 99, -1 };
+	static const int prots[] = { 0,	  1,	2,	   3,	      4,	 5,	   7,
+				     0x8, 0x10, 0x1000000, 0x2000000, 0x3000000, 0x1000003 };
+	static const int advices[] = { 0,  1,  2,  3,  4,  8,  9,  10, 11, 14, 15,
+				       16, 17, 18, 19, 20, 21, 24, 5,  99, -1 };
 	static const int msyncs[] = { 0, 1, 2, 4, 5, 6, 8 };
 	u64 addr = odd_addr(), len = odd_len(addr), to = odd_addr(), new_len = odd_len(to);
 	int arg = 0, flags;
@@ -90,11 +91,12 @@ static void host_step(struct mm *mm)
 
 		what = "mmap";
 		a.prot = prots[rnd(7)];
-		a.flags = MAP_ANONYMOUS | MAP_NORESERVE |
-			  (rnd(4) ? MAP_FIXED : MAP_FIXED_NOREPLACE);
+		a.flags =
+			MAP_ANONYMOUS | MAP_NORESERVE | (rnd(4) ? MAP_FIXED : MAP_FIXED_NOREPLACE);
 		arg = rnd(30) ? MAP_PRIVATE : (int)rnd(4) & ~MAP_SHARED;
 		a.flags |= arg;
-		/* Low addresses depend on privilege; at the very top Linux takes the address for an errno. */
+		/* Low addresses depend on privilege; at the very top Linux takes the address for an
+		 * errno. */
 		if (addr + len >= addr && outside(addr, len) && addr < 1UL << 48 && len < 1UL << 48)
 			return;
 		if (addr < FAKE_MIN || addr > -PAGE_SIZE)
@@ -164,8 +166,8 @@ static void host_step(struct mm *mm)
 		break;
 	}
 	if (want != got)
-		print_error("%s(%lx, %lx, to %lx, %lx, %x): host %ld, mm %ld\n", what, addr, len, to,
-			    new_len, arg, want, got);
+		print_error("%s(%lx, %lx, to %lx, %lx, %x): host %ld, mm %ld\n", what, addr, len,
+			    to, new_len, arg, want, got);
 	assert_int_equal(got, want);
 }
 
@@ -263,9 +265,9 @@ static void test_limits(void **state)
 	assert_int_equal(map_anon(mm, 0, PAGE_SIZE, PROT_READ, 0, &l), -ENOMEM);
 	/* replacing does not need more */
 	assert_int_equal(map_anon(mm, (u64)at, 64 * PAGE_SIZE, PROT_READ, MAP_FIXED, &l), at);
-	assert_int_equal(mm_mremap(mm, (u64)at, 64 * PAGE_SIZE, 65 * PAGE_SIZE, MREMAP_MAYMOVE, 0,
-				   &l),
-			 -ENOMEM);
+	assert_int_equal(
+		mm_mremap(mm, (u64)at, 64 * PAGE_SIZE, 65 * PAGE_SIZE, MREMAP_MAYMOVE, 0, &l),
+		-ENOMEM);
 	l.as = RLIM_INFINITY;
 	l.data = 10 * PAGE_SIZE;
 	assert_int_equal(map_anon(mm, 0, 11 * PAGE_SIZE, PROT_WRITE, 0, &l), -ENOMEM);
@@ -385,7 +387,8 @@ static void test_futex_keys(void **state)
 	begin();
 	mm = procs[0].mm;
 	map_pages(&procs[0], 0, 4, FILE_SHARED, 1, PROT_READ | PROT_WRITE);
-	map_anon(mm, BASE + 8 * PAGE_SIZE, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_FIXED, &no_limits);
+	map_anon(mm, BASE + 8 * PAGE_SIZE, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_FIXED,
+		 &no_limits);
 	assert_int_equal(mm_fork(mm, &child), 0);
 	assert_int_equal(mm_futex_key(mm, ua(BASE + 8), false, &a), 0);
 	assert_int_equal(mm_futex_key(child, ua(BASE + 8), false, &b), 0);

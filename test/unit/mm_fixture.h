@@ -42,7 +42,8 @@ struct proc {
 };
 
 static struct pgalloc *memory;
-static struct fake_file *constant, *shared; /* private mappings map `constant`, shared ones `shared` */
+static struct fake_file *constant,
+	*shared; /* private mappings map `constant`, shared ones `shared` */
 static u32 constant_value[FAKE_FILE_PAGES], shared_value[FAKE_FILE_PAGES];
 static struct proc procs[PROCS];
 static const struct mm_limits no_limits = { RLIM_INFINITY, RLIM_INFINITY, RLIM_INFINITY,
@@ -69,9 +70,9 @@ static void map_pages(struct proc *p, int first, int n, enum kind kind, int fpag
 		.prot = prot,
 		.flags = MAP_FIXED | (kind == FILE_SHARED ? MAP_SHARED : MAP_PRIVATE) |
 			 (kind == ANON ? MAP_ANONYMOUS : 0) | (rnd(10) == 0 ? MAP_POPULATE : 0),
-		.mappable = kind == ANON	 ? NULL :
-			    kind == FILE_PRIVATE ? &constant->m :
-						   &shared->m,
+		.mappable = kind == ANON	   ? NULL
+			    : kind == FILE_PRIVATE ? &constant->m
+						   : &shared->m,
 		.offset = (u64)fpage * PAGE_SIZE,
 		.max_prot = 7,
 		.limits = no_limits,

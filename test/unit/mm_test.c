@@ -30,8 +30,8 @@ static void check_read(struct proc *p, int i)
 	int want = expected_access(&p->page[i], false);
 
 	for (int s = 0; s < 2; s++) {
-		int r = rnd(3) ? fake_access(p->mm, address(i) + spot[s], &got, 4, false) :
-				 mm_copy_in(p->mm, &got, ua(address(i) + spot[s]), 4);
+		int r = rnd(3) ? fake_access(p->mm, address(i) + spot[s], &got, 4, false)
+			       : mm_copy_in(p->mm, &got, ua(address(i) + spot[s]), 4);
 
 		assert_int_equal(r == -EFAULT && want ? want : r, want);
 		if (!want)
@@ -46,8 +46,8 @@ static void write_page(struct proc *p, int i)
 	int want = expected_access(m, true);
 
 	for (int s = 0; s < 2; s++) {
-		int r = rnd(3) ? fake_access(p->mm, address(i) + spot[s], &value, 4, true) :
-				 mm_copy_out(p->mm, ua(address(i) + spot[s]), &value, 4);
+		int r = rnd(3) ? fake_access(p->mm, address(i) + spot[s], &value, 4, true)
+			       : mm_copy_out(p->mm, ua(address(i) + spot[s]), &value, 4);
 
 		assert_int_equal(r == -EFAULT && want ? want : r, want);
 	}
@@ -94,8 +94,8 @@ static void op_protect(struct proc *p)
 		}
 		p->page[i].prot = prot;
 	}
-	assert_int_equal(
-		mm_mprotect(p->mm, address(first), (u64)n * PAGE_SIZE, prot, &no_limits), want);
+	assert_int_equal(mm_mprotect(p->mm, address(first), (u64)n * PAGE_SIZE, prot, &no_limits),
+			 want);
 }
 
 static void op_advise(struct proc *p)
@@ -120,12 +120,12 @@ static void op_advise(struct proc *p)
 			m->value = 0;
 			m->copied = false;
 		}
-		m->dontfork = advice == MADV_DONTFORK ? true :
-			      advice == MADV_DOFORK   ? false :
-							m->dontfork;
-		m->wipe = advice == MADV_WIPEONFORK ? true :
-			  advice == MADV_KEEPONFORK ? false :
-						      m->wipe;
+		m->dontfork = advice == MADV_DONTFORK ? true
+			      : advice == MADV_DOFORK ? false
+						      : m->dontfork;
+		m->wipe = advice == MADV_WIPEONFORK   ? true
+			  : advice == MADV_KEEPONFORK ? false
+						      : m->wipe;
 	}
 	assert_int_equal(mm_madvise(p->mm, address(first), (u64)n * PAGE_SIZE, advice, &no_limits),
 			 want);
@@ -263,8 +263,8 @@ static void check_map(struct proc *p)
 			assert_int_equal(p->page[i].prot, info.prot);
 			assert_int_equal(p->page[i].kind == FILE_SHARED, info.shared);
 			if (info.ino)
-				assert_int_equal(info.offset / PAGE_SIZE + (address(i) - info.start) /
-							PAGE_SIZE,
+				assert_int_equal(info.offset / PAGE_SIZE +
+							 (address(i) - info.start) / PAGE_SIZE,
 						 p->page[i].fpage);
 		}
 	}
@@ -340,7 +340,6 @@ static void test_random_host_refusals(void **state)
 		run(seed, 20000, seed % 2);
 	fake.fail_map_every = fake.fail_unmap_every = 0;
 }
-
 
 /* ---- threads of one mm, with forks among them ---- */
 
@@ -447,9 +446,8 @@ static void test_threads(void **state)
 	for (int i = 0; i <= THREADS; i++) {
 		w[i] = (struct worker){ .mm = procs[0].mm, .index = i, .seed = (unsigned)i };
 		mm_user_get(procs[0].mm);
-		assert_int_equal(pthread_create(&t[i], NULL, i < THREADS ? work : fork_and_check,
-						&w[i]),
-				 0);
+		assert_int_equal(
+			pthread_create(&t[i], NULL, i < THREADS ? work : fork_and_check, &w[i]), 0);
 	}
 	for (int i = 0; i <= THREADS; i++)
 		pthread_join(t[i], NULL);
@@ -460,7 +458,8 @@ static void test_threads(void **state)
 			u32 got;
 
 			assert_int_equal(mm_copy_in(w[k].mm, &got,
-						    ua(address(worker_page(&w[k], i)) + spot[0]), 4),
+						    ua(address(worker_page(&w[k], i)) + spot[0]),
+						    4),
 					 0);
 			assert_int_equal(got, w[k].value[i]);
 		}

@@ -422,11 +422,11 @@ static void test_timerfd(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_stream_random),	cmocka_unit_test(test_cycle_collected),
+		cmocka_unit_test(test_stream_random),	   cmocka_unit_test(test_cycle_collected),
 		cmocka_unit_test(test_live_not_collected), cmocka_unit_test(test_deep_chain),
-		cmocka_unit_test(test_epoll_nesting),	cmocka_unit_test(test_epoll_races),
-		cmocka_unit_test(test_epoll_instances), cmocka_unit_test(test_stream_threads),
-		cmocka_unit_test(test_rights_threads),	cmocka_unit_test(test_timerfd),
+		cmocka_unit_test(test_epoll_nesting),	   cmocka_unit_test(test_epoll_races),
+		cmocka_unit_test(test_epoll_instances),	   cmocka_unit_test(test_stream_threads),
+		cmocka_unit_test(test_rights_threads),	   cmocka_unit_test(test_timerfd),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -29,7 +29,8 @@ static int allocate(void *arg, u64 len, ssize_t (*reader)(void *, void *, size_t
 		    struct memfile **ret_file, struct mem_range *ret)
 {
 	struct env *e = arg;
-	struct pgalloc_opts o = { .mode = PGALLOC_POPULATE, .reader = reader,
+	struct pgalloc_opts o = { .mode = PGALLOC_POPULATE,
+				  .reader = reader,
 				  .reader_arg = reader_arg };
 	int err = pgalloc_allocate(e->memory, len, &o, ret);
 
@@ -67,7 +68,8 @@ static void env_mount(struct env *e, bool overlay)
 	assert_int_equal(hostfs_new(&ho, &lower), 0);
 	sb = lower;
 	if (overlay) {
-		struct tmpfs_options to = { .store = e->memory, .mode = 0755,
+		struct tmpfs_options to = { .store = e->memory,
+					    .mode = 0755,
 					    .allow_any_xattr = true };
 		struct overlay_options oo;
 
@@ -354,7 +356,8 @@ static void test_remove(void **state)
 	env_free(e);
 }
 
-/* An open that began in the lower layer sees what is written later; unlinked files stay readable. */
+/* An open that began in the lower layer sees what is written later; unlinked files stay readable.
+ */
 static void test_open_files(void **state)
 {
 	struct env *e = env_new(true);
@@ -460,11 +463,11 @@ static void test_host_rw(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_read),	   cmocka_unit_test(test_write),
-		cmocka_unit_test(test_links),	   cmocka_unit_test(test_rename),
-		cmocka_unit_test(test_remove),	   cmocka_unit_test(test_open_files),
-		cmocka_unit_test(test_attr),	   cmocka_unit_test(test_tmpfile),
-		cmocka_unit_test(test_host_rw),	   cmocka_unit_test(test_replaced),
+		cmocka_unit_test(test_read),	cmocka_unit_test(test_write),
+		cmocka_unit_test(test_links),	cmocka_unit_test(test_rename),
+		cmocka_unit_test(test_remove),	cmocka_unit_test(test_open_files),
+		cmocka_unit_test(test_attr),	cmocka_unit_test(test_tmpfile),
+		cmocka_unit_test(test_host_rw), cmocka_unit_test(test_replaced),
 	};
 
 	umask(022);

@@ -25,7 +25,8 @@ static int allocate(void *arg, u64 len, ssize_t (*reader)(void *, void *, size_t
 		    struct memfile **ret_file, struct mem_range *ret)
 {
 	struct env *e = arg;
-	struct pgalloc_opts o = { .mode = PGALLOC_POPULATE, .reader = reader,
+	struct pgalloc_opts o = { .mode = PGALLOC_POPULATE,
+				  .reader = reader,
 				  .reader_arg = reader_arg };
 	int err = pgalloc_allocate(e->memory, len, &o, ret);
 
@@ -92,7 +93,8 @@ static struct env *env_new(bool overlay)
 	assert_int_equal(mount_ns_new(sb, 0, &e->ns), 0);
 	superblock_put(sb);
 	mount_ns_root(e->ns, &e->root);
-	e->w = (struct walk_context){ .cred = cred_new(0, 0, ~0ULL), .root = e->root,
+	e->w = (struct walk_context){ .cred = cred_new(0, 0, ~0ULL),
+				      .root = e->root,
 				      .cwd = e->root };
 	return e;
 }
@@ -148,8 +150,11 @@ static void nothing(struct mapping *m)
 
 static void watch(struct watcher *w, u64 end, bool writable)
 {
-	*w = (struct watcher){ .m = { .end = end, .shared = true, .writable = writable,
-				      .invalidate = on_invalidate, .tryget = always,
+	*w = (struct watcher){ .m = { .end = end,
+				      .shared = true,
+				      .writable = writable,
+				      .invalidate = on_invalidate,
+				      .tryget = always,
 				      .put = nothing } };
 	list_init(&w->m.node);
 }

@@ -18,7 +18,7 @@
 
 struct held {
 	struct mem_range r;
-	u32 tag;     /* what its pages hold: 0 means never written */
+	u32 tag; /* what its pages hold: 0 means never written */
 };
 
 static struct pgalloc *make(u64 limit)
@@ -60,7 +60,8 @@ static void assert_baseline(struct pgalloc *p)
 	assert_int_equal(u.committed, 0);
 }
 
-/* Ranges held at random, each holder with its own reference; contents must survive until the last. */
+/* Ranges held at random, each holder with its own reference; contents must survive until the last.
+ */
 static void test_random(void **state)
 {
 	struct pgalloc *p = make(LIMIT);
@@ -86,8 +87,8 @@ static void test_random(void **state)
 			int err;
 
 			if (count && random() % 2)
-				o.hint = o.dir == PGALLOC_UP ? held[random() % count].r.end :
-							       held[random() % count].r.start;
+				o.hint = o.dir == PGALLOC_UP ? held[random() % count].r.end
+							     : held[random() % count].r.start;
 			err = pgalloc_allocate(p, len, &o, &h->r);
 			if (err == -ENOMEM)
 				continue;
@@ -107,7 +108,8 @@ static void test_random(void **state)
 			struct held *h = &held[random() % count];
 			u64 pages = mem_range_len(h->r) / PAGE_SIZE, a = (u64)random() % pages;
 			u64 b = a + 1 + (u64)random() % (pages - a);
-			struct mem_range r = { h->r.start + a * PAGE_SIZE, h->r.start + b * PAGE_SIZE };
+			struct mem_range r = { h->r.start + a * PAGE_SIZE,
+					       h->r.start + b * PAGE_SIZE };
 
 			memfile_get(f, r);
 			held[count++] = (struct held){ r, h->tag };
@@ -129,7 +131,8 @@ static void test_random(void **state)
 					for (size_t j = 0; j < count; j++)
 						refs += held[j].r.start <= o && o < held[j].r.end;
 					assert_int_equal(
-						pgalloc_refs(p, (struct mem_range){ o, o + PAGE_SIZE },
+						pgalloc_refs(p,
+							     (struct mem_range){ o, o + PAGE_SIZE },
 							     &run),
 						refs);
 				}

@@ -1,5 +1,6 @@
 /* unit: vfs base */
-/* Pipes and FIFOs: capacity, atomic writes, readiness, packets, splice, and threads at both ends. */
+/* Pipes and FIFOs: capacity, atomic writes, readiness, packets, splice, and threads at both ends.
+ */
 #include "base/safecopy.h"
 #include "vfs/pipe.h"
 #include <setjmp.h>

@@ -35,9 +35,9 @@ static u8 *file_mem;
 static struct platform *plat;
 
 /* A guest program: GUEST(name, "instructions"); its bytes are name .. name_end. */
-#define GUEST(name, text)                                                                \
-	extern const u8 name[], name##_end[];                                            \
-	__asm__(".pushsection .rodata\n.globl " #name "\n" #name ":\n" text "\n" #name   \
+#define GUEST(name, text)                                                                          \
+	extern const u8 name[], name##_end[];                                                      \
+	__asm__(".pushsection .rodata\n.globl " #name "\n" #name ":\n" text "\n" #name             \
 		"_end:\n.popsection\n")
 
 static void setup(enum platform_kind kind, bool start)
@@ -49,7 +49,8 @@ static void setup(enum platform_kind kind, bool start)
 		file.stub_slot = 0;
 		assert_true(file.host_fd >= 0);
 		assert_int_equal(ftruncate(file.host_fd, FILE_SIZE), 0);
-		file_mem = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file.host_fd, 0);
+		file_mem =
+			mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file.host_fd, 0);
 		assert_true(file_mem != MAP_FAILED);
 	}
 	config.files[0] = &file;
@@ -100,8 +101,12 @@ static void guest_load(const u8 *start, const u8 *end)
 
 static void guest_map(struct platform_as *as)
 {
-	assert_int_equal(platform_as_map(as, CODE, 0x10000, &file, CODE_OFF, PROT_READ | PROT_EXEC, false), 0);
-	assert_int_equal(platform_as_map(as, DATA, 0x10000, &file, DATA_OFF, PROT_READ | PROT_WRITE, false), 0);
+	assert_int_equal(
+		platform_as_map(as, CODE, 0x10000, &file, CODE_OFF, PROT_READ | PROT_EXEC, false),
+		0);
+	assert_int_equal(
+		platform_as_map(as, DATA, 0x10000, &file, DATA_OFF, PROT_READ | PROT_WRITE, false),
+		0);
 }
 
 static void guest_new(struct guest *g, const u8 *start, const u8 *end)
@@ -132,7 +137,8 @@ static void guest_run(struct guest *g)
 
 /* ---- cases ---- */
 
-GUEST(g_syscall, "mov $39,%eax; mov $1,%edi; mov $2,%esi; mov $3,%edx; mov $4,%r10d; mov $5,%r8d; mov $6,%r9d\n"
+GUEST(g_syscall, "mov $39,%eax; mov $1,%edi; mov $2,%esi; mov $3,%edx; mov $4,%r10d; mov $5,%r8d; "
+		 "mov $6,%r9d\n"
 		 "mov $0x1111,%ebx; mov $0x2222,%r12d; mov $0x3333,%r15d; stc; syscall\n"
 		 "mov %rax,%rbx; mov $500,%eax; syscall; 1: jmp 1b");
 
@@ -204,7 +210,8 @@ static void test_faults(void **state)
 	expect_fault(&g, addr, true, false);
 	assert_int_equal(g.stop.si_code, SEGV_ACCERR);
 	/* Read-only, then writable: as copy-on-write does. */
-	assert_int_equal(platform_as_map(g.as, addr, 4096, &file, DATA_OFF + 0x20000, PROT_READ, false), 0);
+	assert_int_equal(
+		platform_as_map(g.as, addr, 4096, &file, DATA_OFF + 0x20000, PROT_READ, false), 0);
 	expect_fault(&g, addr, true, false);
 	assert_int_equal(platform_as_protect(g.as, addr, 4096, PROT_READ | PROT_WRITE), 0);
 	EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
@@ -227,7 +234,8 @@ static void test_faults(void **state)
 	assert_int_equal(g.stop.si_code, SEGV_ACCERR);
 	/* Errors of the mapper. */
 	assert_int_equal(platform_as_protect(g.as, 0x50000000, 4096, PROT_READ), -ENOMEM);
-	assert_int_equal(platform_as_map(g.as, STUB_TEXT, 4096, &file, 0, PROT_READ, false), -EINVAL);
+	assert_int_equal(platform_as_map(g.as, STUB_TEXT, 4096, &file, 0, PROT_READ, false),
+			 -EINVAL);
 	assert_int_equal(platform_as_unmap(g.as, STUB_TEXT - 4096, 8192), -EINVAL);
 	assert_int_equal(platform_as_unmap(g.as, 4096, STUB_AREA - 4096), 0);
 	expect_fault(&g, CODE, false, true);
@@ -311,7 +319,8 @@ GUEST(g_vector, "movabs $0x1122334455667788,%rax; movq %rax,%xmm3; vpbroadcastq 
 		"movl $0x1f00,(%rsp); ldmxcsr (%rsp); fldpi\n"
 		"mov $1,%eax; syscall\n"
 		"mov (%rdi),%rbx\n"
-		"1: vmovdqu %ymm7,(%rsp); stmxcsr 64(%rsp); movq %xmm3,80(%rsp); mov $2,%eax; syscall; jmp 1b");
+		"1: vmovdqu %ymm7,(%rsp); stmxcsr 64(%rsp); movq %xmm3,80(%rsp); mov $2,%eax; "
+		"syscall; jmp 1b");
 
 static void test_vector(void **state)
 {
@@ -585,7 +594,8 @@ static void *parallel_main(void *arg)
 
 	for (int round = 0; round < 20; round++) {
 		bad += platform_as_new(plat, &own) < 0;
-		bad += platform_as_map(own, CODE, 0x10000, &file, CODE_OFF, PROT_READ | PROT_EXEC, false) < 0;
+		bad += platform_as_map(own, CODE, 0x10000, &file, CODE_OFF, PROT_READ | PROT_EXEC,
+				       false) < 0;
 		bad += platform_context_new(own, &mine) < 0;
 		bad += platform_context_new(shared, &ctx) < 0;
 		if (bad)
@@ -596,8 +606,8 @@ static void *parallel_main(void *arg)
 			regs.rsp = DATA + 0x8000;
 			platform_switch(i % 2 ? ctx : mine, &regs, &stop);
 			bad += stop.reason != PLATFORM_STOP_SYSCALL || regs.rbx != 0x1111;
-			bad += platform_as_map(shared, 0x30000000 + (u64)(i % 7) * 4096, 4096, &file, DATA_OFF,
-					       PROT_READ, false) < 0;
+			bad += platform_as_map(shared, 0x30000000 + (u64)(i % 7) * 4096, 4096,
+					       &file, DATA_OFF, PROT_READ, false) < 0;
 			platform_context_interrupt(i % 3 ? ctx : mine);
 			platform_switch(i % 3 ? ctx : mine, &regs, &stop);
 			bad += stop.reason != PLATFORM_STOP_INTERRUPTED;
@@ -671,7 +681,8 @@ static void test_jump_everywhere(void **state)
 			text = i;
 	for (size_t r = 0; r < ARRAY_SIZE(regs); r++) {
 		for (u64 i = 0; i <= text; i++) {
-			if (!g.as || platform_as_dead(g.as) || g.stop.reason == PLATFORM_STOP_DEAD) {
+			if (!g.as || platform_as_dead(g.as) ||
+			    g.stop.reason == PLATFORM_STOP_DEAD) {
 				if (g.as)
 					guest_free(&g);
 				guest_new(&g, g_jump, g_jump_end);
@@ -700,7 +711,8 @@ static void test_jump_everywhere(void **state)
 	/* The space, if alive, still does what its sentry says. */
 	if (g.stop.reason != PLATFORM_STOP_DEAD) {
 		memset(&g.regs, 0, sizeof(g.regs));
-		assert_int_equal(platform_as_map(g.as, 0x70000000, 4096, &file, 0, PROT_READ, false), 0);
+		assert_int_equal(
+			platform_as_map(g.as, 0x70000000, 4096, &file, 0, PROT_READ, false), 0);
 	}
 	guest_free(&g);
 }
@@ -744,7 +756,8 @@ static void test_no_mapping(void **state)
 	guest_free(&g);
 }
 
-GUEST(g_scribble, "mov %rdi,%r8\n2: mov %rsi,%rcx; mov %r8,%rdi; mov %rdx,%rax; rep stosq; add $0x1111,%rdx; jmp 2b");
+GUEST(g_scribble, "mov %rdi,%r8\n2: mov %rsi,%rcx; mov %r8,%rdi; mov %rdx,%rax; rep stosq; add "
+		  "$0x1111,%rdx; jmp 2b");
 
 static void *scribbler(void *arg)
 {
@@ -771,7 +784,8 @@ static void test_scribble(void **state)
 		pthread_t t;
 		u8 *x = malloc(platform_xstate_size(plat));
 
-		memcpy(file_mem + CODE_OFF + 0x1000, g_scribble, (size_t)(g_scribble_end - g_scribble));
+		memcpy(file_mem + CODE_OFF + 0x1000, g_scribble,
+		       (size_t)(g_scribble_end - g_scribble));
 		guest_new(&g, g_syscall, g_syscall_end);
 		s.as = g.as;
 		pthread_create(&t, NULL, scribbler, &s);
@@ -816,8 +830,9 @@ static void test_forged_frame(void **state)
 	platform_switch(g.ctx, &g.regs, &g.stop);
 	watch(NULL);
 	/* ptrace sees the rt_sigreturn as a system call. */
-	assert_int_equal(g.stop.reason, platform_kind_of(plat) == PLATFORM_PTRACE ?
-						PLATFORM_STOP_SYSCALL : PLATFORM_STOP_DEAD);
+	assert_int_equal(g.stop.reason, platform_kind_of(plat) == PLATFORM_PTRACE
+						? PLATFORM_STOP_SYSCALL
+						: PLATFORM_STOP_DEAD);
 	guest_free(&g);
 }
 
@@ -892,19 +907,19 @@ GUEST(g_getppid, "1: mov $110,%eax; syscall; jmp 1b");
 
 /* Best of BATCHES: the machine has others to serve. */
 #define BATCHES 20
-#define MEASURE(what, n, statement)                                                      \
-	do {                                                                             \
-		u64 best_ = UINT64_MAX;                                                  \
-		for (int b_ = 0; b_ < BATCHES; b_++) {                                   \
-			u64 t_ = now_ns();                                               \
-			for (int i = 0; i < (n); i++) {                                  \
-				statement;                                               \
-			}                                                                \
-			t_ = now_ns() - t_;                                              \
-			best_ = MIN(best_, t_);                                          \
-		}                                                                        \
-		printf("%s: %s %.2f us\n", platform_name(platform_kind_of(plat)), what,  \
-		       (double)best_ / (n) / 1e3);                                       \
+#define MEASURE(what, n, statement)                                                                \
+	do {                                                                                       \
+		u64 best_ = UINT64_MAX;                                                            \
+		for (int b_ = 0; b_ < BATCHES; b_++) {                                             \
+			u64 t_ = now_ns();                                                         \
+			for (int i = 0; i < (n); i++) {                                            \
+				statement;                                                         \
+			}                                                                          \
+			t_ = now_ns() - t_;                                                        \
+			best_ = MIN(best_, t_);                                                    \
+		}                                                                                  \
+		printf("%s: %s %.2f us\n", platform_name(platform_kind_of(plat)), what,            \
+		       (double)best_ / (n) / 1e3);                                                 \
 	} while (0)
 
 static void bench_process(void)
@@ -951,24 +966,27 @@ static void bench(void **state)
 	guest_free(&g);
 }
 
-#define CASES(suffix)                                                                    \
-	cmocka_unit_test(test_syscall), cmocka_unit_test(test_faults),                   \
-		cmocka_unit_test(test_exceptions), cmocka_unit_test(test_bases),         \
-		cmocka_unit_test(test_vector), cmocka_unit_test(test_interrupt),         \
-		cmocka_unit_test(test_two_threads_unmap), cmocka_unit_test(test_many),   \
-		cmocka_unit_test(test_death), cmocka_unit_test(test_other_entries), cmocka_unit_test(test_parallel),      \
-		cmocka_unit_test(test_jump_everywhere), cmocka_unit_test(test_no_mapping), \
-		cmocka_unit_test(test_scribble), cmocka_unit_test(test_forged_frame)
+#define CASES(suffix)                                                                              \
+	cmocka_unit_test(test_syscall), cmocka_unit_test(test_faults),                             \
+		cmocka_unit_test(test_exceptions), cmocka_unit_test(test_bases),                   \
+		cmocka_unit_test(test_vector), cmocka_unit_test(test_interrupt),                   \
+		cmocka_unit_test(test_two_threads_unmap), cmocka_unit_test(test_many),             \
+		cmocka_unit_test(test_death), cmocka_unit_test(test_other_entries),                \
+		cmocka_unit_test(test_parallel), cmocka_unit_test(test_jump_everywhere),           \
+		cmocka_unit_test(test_no_mapping), cmocka_unit_test(test_scribble),                \
+		cmocka_unit_test(test_forged_frame)
 
 int main(int argc, char **argv)
 {
 #ifdef __SANITIZE_THREAD__
-	/* Its alarms end guests that loop; TSan holds signals back until the next call into libc. */
+	/* Its alarms end guests that loop; TSan holds signals back until the next call into libc.
+	 */
 	return 0;
 #endif
 	const struct CMUnitTest cases[] = { CASES() };
 	const struct CMUnitTest benches[] = { cmocka_unit_test(bench) };
-	const struct CMUnitTest single[] = { cmocka_unit_test(test_sentry_killed), cmocka_unit_test(test_probe) };
+	const struct CMUnitTest single[] = { cmocka_unit_test(test_sentry_killed),
+					     cmocka_unit_test(test_probe) };
 	int failed = 0;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
@@ -984,7 +1002,8 @@ int main(int argc, char **argv)
 	if (argc <= 1 || strcmp(argv[1], "seccomp") == 0)
 		failed += cmocka_run_group_tests_name("seccomp", cases, setup_seccomp, teardown);
 	if (argc <= 1 || strcmp(argv[1], "filters") == 0)
-		failed += cmocka_run_group_tests_name("seccomp, filters", cases, setup_filters, teardown);
+		failed += cmocka_run_group_tests_name("seccomp, filters", cases, setup_filters,
+						      teardown);
 	if (argc <= 1 || strcmp(argv[1], "single") == 0)
 		failed += cmocka_run_group_tests_name("single", single, NULL, NULL);
 	return failed;

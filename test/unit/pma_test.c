@@ -90,10 +90,8 @@ static void test_random(void **state)
 			p = pma_set_merge(&s, pma_set_add(&s, &value));
 			assert_true(p->start <= value.start && p->end >= value.end);
 			for (u64 i = first; i < end; i++)
-				model[i] = (struct model){
-					true, true, value.cow, 0,
-					value.offset + (i - first) * PAGE_SIZE
-				};
+				model[i] = (struct model){ true, true, value.cow, 0,
+							   value.offset + (i - first) * PAGE_SIZE };
 			break;
 		}
 		case 2:

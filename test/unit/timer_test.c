@@ -27,7 +27,7 @@ struct probe {
 	_Atomic u32 fired;
 	u64 fired_at;
 	u32 order;
-	u32 rearm; /* so many times more */
+	u32 rearm;	  /* so many times more */
 	_Atomic u32 hold; /* the callback waits while 1 */
 	_Atomic u32 inside;
 };

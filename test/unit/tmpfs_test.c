@@ -33,7 +33,9 @@ static u64 rnd(void)
 
 static void make_sb(u64 size_limit, u64 inode_limit, bool disk)
 {
-	struct tmpfs_options o = { .size_limit = size_limit, .inode_limit = inode_limit, .mode = 01777 };
+	struct tmpfs_options o = { .size_limit = size_limit,
+				   .inode_limit = inode_limit,
+				   .mode = 01777 };
 
 	if (disk) {
 		char path[] = "/tmp/tmpfs-test-XXXXXX";
@@ -162,7 +164,9 @@ static void model_step(struct file *f, struct model *m)
 		break;
 	case 6: assert_int_equal(f->ops->fallocate(f, FALLOC_FL_KEEP_SIZE, off, len), 0); break;
 	case 7:
-		assert_int_equal(f->ops->fallocate(f, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, off, len), 0);
+		assert_int_equal(
+			f->ops->fallocate(f, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, off, len),
+			0);
 		if (off < m->size)
 			memset(m->data + off, 0, MIN(len, m->size - off));
 		break;
@@ -278,8 +282,9 @@ static void test_limits(void **s)
 	assert_int_equal(do_write(f, buf, sizeof(buf), 0), 63 * PAGE_SIZE);
 	assert_int_equal(do_write(f, buf, 1, 1 << 20), -ENOSPC);
 	assert_int_equal(used_pages(), 64);
-	assert_int_equal(f->ops->fallocate(f, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, 0, 10 * PAGE_SIZE),
-			 0);
+	assert_int_equal(
+		f->ops->fallocate(f, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, 0, 10 * PAGE_SIZE),
+		0);
 	assert_int_equal(used_pages(), 54);
 	assert_int_equal(f->ops->fallocate(f, FALLOC_FL_ZERO_RANGE, 0, 1), -EOPNOTSUPP);
 	assert_int_equal(f->ops->fallocate(f, FALLOC_FL_PUNCH_HOLE, 0, 1), -EOPNOTSUPP);
@@ -309,7 +314,9 @@ static void test_options(void **s)
 
 	assert_int_equal(tmpfs_parse_options("", 1UL << 30, &o), 0);
 	assert_int_equal(o.size_limit, 1UL << 29);
-	assert_int_equal(tmpfs_parse_options("size=10m,mode=1777,nr_inodes=2k,uid=5,gid=6", 1UL << 30, &o), 0);
+	assert_int_equal(
+		tmpfs_parse_options("size=10m,mode=1777,nr_inodes=2k,uid=5,gid=6", 1UL << 30, &o),
+		0);
 	assert_int_equal(o.size_limit, 10UL << 20);
 	assert_int_equal(o.mode, 01777);
 	assert_int_equal(o.inode_limit, 2048);
@@ -389,8 +396,8 @@ static void test_readdir_while_removing(void **s)
 	drop_sb();
 }
 
-static int rename_name(struct inode *from, const char *a, struct inode *src, struct inode *to, const char *b,
-		       struct inode *target, u32 flags)
+static int rename_name(struct inode *from, const char *a, struct inode *src, struct inode *to,
+		       const char *b, struct inode *target, u32 flags)
 {
 	int err;
 
@@ -573,7 +580,8 @@ static void test_mapping(void **s)
 	a.reenter = m;
 	assert_int_equal(m->ops->add(m, &a.m), 0);
 	assert_int_equal(m->ops->add(m, &b.m), 0);
-	assert_int_equal(m->ops->translate(m, 100 * PAGE_SIZE, 0, 200 * PAGE_SIZE, true, &tr), -EFAULT);
+	assert_int_equal(m->ops->translate(m, 100 * PAGE_SIZE, 0, 200 * PAGE_SIZE, true, &tr),
+			 -EFAULT);
 	/* A store through the mapping is what read sees. */
 	assert_int_equal(m->ops->translate(m, 3 * PAGE_SIZE + 5, 0, 100 * PAGE_SIZE, true, &tr), 0);
 	assert_int_equal(tr.offset, 3 * PAGE_SIZE);
@@ -583,8 +591,8 @@ static void test_mapping(void **s)
 	assert_int_equal(vfs_read_buf(f, &c, 1, 3 * PAGE_SIZE), 1);
 	assert_int_equal(c, 'm');
 	/* Punch: shared pages only, clipped to each mapping. */
-	assert_int_equal(f->ops->fallocate(f, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, 2 * PAGE_SIZE + 1,
-					   60 * PAGE_SIZE),
+	assert_int_equal(f->ops->fallocate(f, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE,
+					   2 * PAGE_SIZE + 1, 60 * PAGE_SIZE),
 			 0);
 	assert_int_equal(a.calls, 1);
 	assert_int_equal(a.start, 3 * PAGE_SIZE);
@@ -607,7 +615,8 @@ static void test_mapping(void **s)
 
 static void test_seals(void **s)
 {
-	struct fake_mapping a = new_mapping(0, PAGE_SIZE, true, true), ro = new_mapping(0, PAGE_SIZE, true, false);
+	struct fake_mapping a = new_mapping(0, PAGE_SIZE, true, true),
+			    ro = new_mapping(0, PAGE_SIZE, true, false);
 	struct iattr attr = { .mask = ATTR_SIZE };
 	struct mappable *m;
 	char text[64];
@@ -641,8 +650,10 @@ static void test_seals(void **s)
 	assert_int_equal(m->ops->add(m, &ro.m), 0);
 	m->ops->remove(m, &ro.m);
 	assert_int_equal(do_write(f, "x", 1, 0), -EPERM);
-	assert_int_equal(f->ops->fallocate(f, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, 0, 1), -EPERM);
-	assert_int_equal(f->ops->fcntl(f, F_GET_SEALS, 0), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
+	assert_int_equal(f->ops->fallocate(f, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, 0, 1),
+			 -EPERM);
+	assert_int_equal(f->ops->fcntl(f, F_GET_SEALS, 0),
+			 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
 	m->ops->put(m);
 	file_put(f);
 	assert_int_equal(shmem_new(sb, 10 * PAGE_SIZE, &m), 0);
@@ -653,11 +664,11 @@ static void test_seals(void **s)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_data_model),     cmocka_unit_test(test_data_model_disk),
-		cmocka_unit_test(test_append),	       cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_options),	       cmocka_unit_test(test_readdir_while_removing),
-		cmocka_unit_test(test_rename),	       cmocka_unit_test(test_deep_tree),
-		cmocka_unit_test(test_xattr),	       cmocka_unit_test(test_mapping),
+		cmocka_unit_test(test_data_model), cmocka_unit_test(test_data_model_disk),
+		cmocka_unit_test(test_append),	   cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_options),	   cmocka_unit_test(test_readdir_while_removing),
+		cmocka_unit_test(test_rename),	   cmocka_unit_test(test_deep_tree),
+		cmocka_unit_test(test_xattr),	   cmocka_unit_test(test_mapping),
 		cmocka_unit_test(test_seals),
 	};
 

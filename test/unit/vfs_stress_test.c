@@ -1,6 +1,6 @@
 /* unit: base pgalloc vfs tmpfs */
-/* Four threads at once on one tree: no crash, no deadlock, nothing left over. Sanitizers and -DMINISENTRY_DEBUG
- * make it strict. */
+/* Four threads at once on one tree: no crash, no deadlock, nothing left over. Sanitizers and
+ * -DMINISENTRY_DEBUG make it strict. */
 #include "base/safecopy.h"
 #include "tmpfs/tmpfs.h"
 #include "vfs/hostfs.h"
@@ -19,8 +19,8 @@
 #define THREADS 4
 #define OPS 6000
 
-/* Two directories are locked in one order or the other as renames move them: the thread sanitizer calls every
- * such pair a deadlock. The ranks (-DMINISENTRY_DEBUG) check what can be checked. */
+/* Two directories are locked in one order or the other as renames move them: the thread sanitizer
+ * calls every such pair a deadlock. The ranks (-DMINISENTRY_DEBUG) check what can be checked. */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
@@ -53,7 +53,8 @@ static int allocate(void *arg, u64 len, ssize_t (*reader)(void *, void *, size_t
 		    struct memfile **ret_file, struct mem_range *ret)
 {
 	struct env *e = arg;
-	struct pgalloc_opts o = { .mode = PGALLOC_POPULATE, .reader = reader,
+	struct pgalloc_opts o = { .mode = PGALLOC_POPULATE,
+				  .reader = reader,
 				  .reader_arg = reader_arg };
 	int err = pgalloc_allocate(e->memory, len, &o, ret);
 
@@ -104,8 +105,13 @@ static bool count_emit(struct dir_emit *e, const char *name, size_t len, u64 ino
 
 static void one_op(struct worker *k)
 {
-	static const u32 flags[] = { O_RDONLY, O_RDWR, O_RDWR | O_CREAT, O_RDWR | O_CREAT | O_EXCL,
-				     O_WRONLY | O_TRUNC, O_RDWR | O_APPEND, O_RDONLY | O_DIRECTORY,
+	static const u32 flags[] = { O_RDONLY,
+				     O_RDWR,
+				     O_RDWR | O_CREAT,
+				     O_RDWR | O_CREAT | O_EXCL,
+				     O_WRONLY | O_TRUNC,
+				     O_RDWR | O_APPEND,
+				     O_RDONLY | O_DIRECTORY,
 				     O_RDWR | O_TMPFILE };
 	struct open_how_k how = { .flags = flags[rnd(k, ARRAY_SIZE(flags))], .mode = 0644 };
 	struct iattr attr = { .mask = ATTR_MODE, .mode = 0600 };
@@ -167,8 +173,10 @@ static void run(bool overlay, bool host_content)
 	strcpy(e->dir, "/tmp/stressXXXXXX");
 	assert_non_null(mkdtemp(e->dir));
 	snprintf(cmd, sizeof(cmd),
-		 "cd %s && for i in 0 1 2 3; do mkdir -p $i/0/1 $i/1/0; echo $i > $i/2; ln $i/2 $i/3; "
-		 "ln -s 2 $i/4; echo x > $i/0/5; done", e->dir);
+		 "cd %s && for i in 0 1 2 3; do mkdir -p $i/0/1 $i/1/0; echo $i > $i/2; ln $i/2 "
+		 "$i/3; "
+		 "ln -s 2 $i/4; echo x > $i/0/5; done",
+		 e->dir);
 	if (host_content)
 		assert_int_equal(system(cmd), 0);
 	e->ops = (struct vfs_memory_ops){ .allocate = allocate, .arg = e };
@@ -178,7 +186,8 @@ static void run(bool overlay, bool host_content)
 	ho.guest_uid = getuid();
 	assert_int_equal(hostfs_new(&ho, &sb), 0);
 	if (overlay) {
-		struct tmpfs_options to = { .store = e->memory, .mode = 0755,
+		struct tmpfs_options to = { .store = e->memory,
+					    .mode = 0755,
 					    .allow_any_xattr = true };
 		struct overlay_options oo = { .lower = sb };
 

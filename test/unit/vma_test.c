@@ -117,7 +117,8 @@ static void test_random(void **state)
 				owner[k] = NULL;
 			free(v);
 		} else {
-			u64 start = v->start / PAGE_SIZE + rnd(2), end = v->end / PAGE_SIZE - rnd(2);
+			u64 start = v->start / PAGE_SIZE + rnd(2),
+			    end = v->end / PAGE_SIZE - rnd(2);
 
 			if (start >= end)
 				continue;

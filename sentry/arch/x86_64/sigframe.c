@@ -151,19 +151,38 @@ static void fill_context(struct task *t, struct k_ucontext *uc, u64 saved_mask,
 	uc->ss_flags = t->altstack.ss_flags;
 	uc->ss_size = t->altstack.ss_size;
 	uc->mc = (struct k_sigcontext){
-		.r8 = r->r8, .r9 = r->r9, .r10 = r->r10, .r11 = r->r11,
-		.r12 = r->r12, .r13 = r->r13, .r14 = r->r14, .r15 = r->r15,
-		.di = r->rdi, .si = r->rsi, .bp = r->rbp, .bx = r->rbx,
-		.dx = r->rdx, .ax = r->rax, .cx = r->rcx, .sp = r->rsp,
-		.ip = r->rip, .flags = r->eflags, .cs = USER_CS, .ss = USER_SS,
-		.err = fault->error, .trapno = fault->trapno, .cr2 = fault->cr2,
-		.oldmask = saved_mask, .fpstate = fpstate,
+		.r8 = r->r8,
+		.r9 = r->r9,
+		.r10 = r->r10,
+		.r11 = r->r11,
+		.r12 = r->r12,
+		.r13 = r->r13,
+		.r14 = r->r14,
+		.r15 = r->r15,
+		.di = r->rdi,
+		.si = r->rsi,
+		.bp = r->rbp,
+		.bx = r->rbx,
+		.dx = r->rdx,
+		.ax = r->rax,
+		.cx = r->rcx,
+		.sp = r->rsp,
+		.ip = r->rip,
+		.flags = r->eflags,
+		.cs = USER_CS,
+		.ss = USER_SS,
+		.err = fault->error,
+		.trapno = fault->trapno,
+		.cr2 = fault->cr2,
+		.oldmask = saved_mask,
+		.fpstate = fpstate,
 	};
 	uc->sigmask = saved_mask;
 }
 
 /* Where the frame and its fpstate go. -EFAULT: not on the alternate stack it should be on. */
-static int place_frame(struct task *t, const struct k_sigaction *act, size_t fp_size, u64 *ret_sp, u64 *ret_fp)
+static int place_frame(struct task *t, const struct k_sigaction *act, size_t fp_size, u64 *ret_sp,
+		       u64 *ret_fp)
 {
 	u64 sp = t->regs.rsp;
 	bool nested = signal_on_altstack(t, sp), entering = false;
@@ -216,7 +235,8 @@ int arch_push_signal_frame(struct task *t, const struct k_sigaction *act, const 
 	frame.pretcode = act->restorer;
 	fill_context(t, &frame.uc, saved_mask, fault, fp, size > LEGACY_SIZE);
 	frame.info = *info;
-	if (copy_out(t, ua(fp), fpbuf, fp_size) < 0 || copy_out(t, ua(sp), &frame, sizeof(frame)) < 0)
+	if (copy_out(t, ua(fp), fpbuf, fp_size) < 0 ||
+	    copy_out(t, ua(sp), &frame, sizeof(frame)) < 0)
 		goto out;
 	if (t->altstack.ss_flags & (int)SS_AUTODISARM)
 		t->altstack = (stack_t){ .ss_flags = SS_DISABLE };
@@ -234,10 +254,12 @@ static size_t frame_xstate_size(struct task *t, u64 fp, size_t max, const u8 *le
 	u32 magic2;
 
 	memcpy(&sw, legacy + SW_BYTES_OFFSET, sizeof(sw));
-	if (max <= LEGACY_SIZE || sw.magic1 != XSTATE_MAGIC1 || sw.xstate_size < LEGACY_SIZE + HEADER_SIZE ||
-	    sw.xstate_size > max || sw.xstate_size > sw.extended_size)
+	if (max <= LEGACY_SIZE || sw.magic1 != XSTATE_MAGIC1 ||
+	    sw.xstate_size < LEGACY_SIZE + HEADER_SIZE || sw.xstate_size > max ||
+	    sw.xstate_size > sw.extended_size)
 		return LEGACY_SIZE;
-	if (copy_in(t, &magic2, ua(fp + sw.xstate_size), sizeof(magic2)) < 0 || magic2 != XSTATE_MAGIC2)
+	if (copy_in(t, &magic2, ua(fp + sw.xstate_size), sizeof(magic2)) < 0 ||
+	    magic2 != XSTATE_MAGIC2)
 		return LEGACY_SIZE;
 	return sw.xstate_size;
 }

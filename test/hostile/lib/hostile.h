@@ -44,17 +44,17 @@ struct attack {
 	void (*fn)(void);
 };
 
-#define ATTACK(name_)                                                                        \
-	static void attack_##name_(void);                                                    \
-	static const struct attack attack_entry_##name_                                      \
-		__attribute__((section("attacks"), used)) = { #name_, attack_##name_ };      \
+#define ATTACK(name_)                                                                              \
+	static void attack_##name_(void);                                                          \
+	static const struct attack attack_entry_##name_                                            \
+		__attribute__((section("attacks"), used)) = { #name_, attack_##name_ };            \
 	static void attack_##name_(void)
 extern const struct attack __start_attacks[], __stop_attacks[];
 int hostile_main(int argc, char **argv, const struct attack *begin, const struct attack *end);
-#define HOSTILE_MAIN                                                                         \
-	int main(int argc, char **argv)                                                      \
-	{                                                                                    \
-		return hostile_main(argc, argv, __start_attacks, __stop_attacks);            \
+#define HOSTILE_MAIN                                                                               \
+	int main(int argc, char **argv)                                                            \
+	{                                                                                          \
+		return hostile_main(argc, argv, __start_attacks, __stop_attacks);                  \
 	}
 
 /* The attack has done what it must not be able to do. From any process of it. */
@@ -69,24 +69,26 @@ bool full(void);
 
 /* Memory that all processes of the attack share. Zeroed. */
 void *shared_memory(size_t size);
-/* Runs fn(arg) in a child; its wait status. Killed after limit_ms; then ret_late says so (may be NULL). */
+/* Runs fn(arg) in a child; its wait status. Killed after limit_ms; then ret_late says so (may be
+ * NULL). */
 int in_child(void (*fn)(void *), void *arg, int limit_ms, bool *ret_late);
 /* The child is gone by SIGKILL within 20 s, or the attack has succeeded in staying. */
 void must_die(pid_t pid);
 
-/* Faults in `code` come back: true when it ended by itself. Signals: SEGV BUS ILL FPE TRAP SYS ALRM. */
+/* Faults in `code` come back: true when it ended by itself. Signals: SEGV BUS ILL FPE TRAP SYS
+ * ALRM. */
 extern __thread sigjmp_buf catch_env;
 extern __thread volatile int catch_armed, catch_signal;
 void catch_setup(void); /* once a thread */
-#define CATCH(...)                                                                           \
-	({                                                                                   \
-		bool whole_ = sigsetjmp(catch_env, 1) == 0;                                  \
-		if (whole_) {                                                                \
-			catch_armed = 1;                                                     \
-			__VA_ARGS__;                                                         \
-		}                                                                            \
-		catch_armed = 0;                                                             \
-		whole_;                                                                      \
+#define CATCH(...)                                                                                 \
+	({                                                                                         \
+		bool whole_ = sigsetjmp(catch_env, 1) == 0;                                        \
+		if (whole_) {                                                                      \
+			catch_armed = 1;                                                           \
+			__VA_ARGS__;                                                               \
+		}                                                                                  \
+		catch_armed = 0;                                                                   \
+		whole_;                                                                            \
 	})
 
 /* The stub's parts, see platform/stub/abi.h. */
