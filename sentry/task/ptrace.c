@@ -73,9 +73,11 @@ bool ptrace_release_one_locked(struct task *t, struct reap *ret)
 	ptrace_unlink_locked(x);
 	if (atomic_load(&x->state) != TASK_ZOMBIE)
 		return true;
-	if (x != tg->leader)
+	if (x != tg->leader) {
 		ret->leader = task_unhash_locked(x);
-	else if (tg->zombie && notify_parent_exit_locked(tg))
+		if (tg->zombie && tg->parent)
+			waitq_wake(&tg->parent->child_waitq, EPOLLIN);
+	} else if (tg->zombie && notify_parent_exit_locked(tg))
 		thread_group_reap_locked(tg, ret);
 	return true;
 }

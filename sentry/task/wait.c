@@ -90,6 +90,19 @@ static bool look_stopped(const struct wait_request *q, struct thread_group *tg,
 	return found;
 }
 
+/* Dead threads that their tracer has not reaped: as in Linux, they come before their leader. */
+static bool dead_threads_left(const struct thread_group *tg)
+{
+	const struct task *i;
+
+	list_for_each(i, &tg->tasks, group_node)
+	{
+		if (i != tg->leader)
+			return true;
+	}
+	return false;
+}
+
 static enum look look_child(struct task *t, const struct wait_request *q, struct thread_group *tg,
 			    struct wait_result *r, struct reap *reap)
 {
@@ -99,7 +112,7 @@ static enum look look_child(struct task *t, const struct wait_request *q, struct
 	if (!selected(q, tg, tg->tgid) || (!clone_kind_ok(q, tg) && !ours))
 		return LOOK_NONE;
 	if (tg->zombie && (!traced || ours)) {
-		if (!(q->options & WEXITED))
+		if (!(q->options & WEXITED) || dead_threads_left(tg))
 			return LOOK_EXISTS;
 		fill_exit(tg, tg->leader, thread_group_status_locked(tg), r);
 		if (!(q->options & WNOWAIT)) {
@@ -141,7 +154,7 @@ static bool look_dead_tracee(struct task *t, const struct wait_request *q, struc
 	bool leader = x == tg->leader;
 
 	if (atomic_load(&x->state) != TASK_ZOMBIE || !(q->options & WEXITED) ||
-	    (leader && !tg->zombie))
+	    (leader && (!tg->zombie || dead_threads_left(tg))))
 		return false;
 	if (leader && tg->parent == t->tg)
 		return false; /* look_children reports it */
@@ -149,9 +162,11 @@ static bool look_dead_tracee(struct task *t, const struct wait_request *q, struc
 	if (q->options & WNOWAIT)
 		return true;
 	ptrace_unlink_locked(x);
-	if (!leader)
+	if (!leader) {
 		reap->leader = task_unhash_locked(x);
-	else if (notify_parent_exit_locked(tg))
+		if (tg->zombie && tg->parent)
+			waitq_wake(&tg->parent->child_waitq, EPOLLIN);
+	} else if (notify_parent_exit_locked(tg))
 		thread_group_reap_locked(tg, reap);
 	return true;
 }
