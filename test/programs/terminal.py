@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """An interactive shell on a terminal: prompt, Ctrl-C, Ctrl-Z, fg, resize, vi, exit.
 
-Prints ok / not ok lines. Waits are by expected output, with a limit, never by sleeping.
+Prints ok / not ok lines; arguments name the tests to run. Waits are by expected output, with a limit, never by sleeping.
 """
 import fcntl
 import os
@@ -204,7 +204,7 @@ def test_pipeline_keeps_carriage_returns():
 
 def main():
     for name, fn in sorted(globals().items()):
-        if not name.startswith("test_"):
+        if not name.startswith("test_") or (sys.argv[1:] and name[5:] not in sys.argv[1:]):
             continue
         try:
             fn()
