@@ -158,6 +158,18 @@ static s64 host_op(const struct op *o)
 	return r < 0 ? -errno : r;
 }
 
+/* Something to find in a lower layer: directories with content, hard links, symlinks. */
+static void populate(const char *dir, u32 uid)
+{
+	char cmd[512];
+
+	snprintf(cmd, sizeof(cmd),
+		 "cd %s && umask 022 && mkdir -p a/b/c a/d b/a c/c && echo text > a/a && ln a/a b/b && "
+		 "ln -s a/b d && ln -s ../b/b a/c && echo x > a/b/a && chmod 0700 b/a && "
+		 "chown -hR %u:%u .", dir, uid, uid);
+	assert_int_equal(system(cmd), 0);
+}
+
 /* In a child: performs all in a chroot and reports the results. */
 static void host_child(const char *dir, u32 uid, int out)
 {
@@ -180,7 +192,7 @@ static void host_child(const char *dir, u32 uid, int out)
 }
 
 /* Results of the sequence on the host; false: the host does not let us (no root). */
-static bool host_run(u64 seed, u32 uid, s64 *ret)
+static bool host_run(u64 seed, u32 uid, bool content, s64 *ret)
 {
 	char dir[] = "/dev/shm/pathtestXXXXXX", cmd[128];
 	size_t done = 0;
@@ -192,6 +204,8 @@ static bool host_run(u64 seed, u32 uid, s64 *ret)
 	chmod(dir, 0755);
 	if (uid && chown(dir, uid, uid) < 0)
 		return false;
+	if (content)
+		populate(dir, uid);
 	assert_int_equal(pipe(p), 0);
 	pid = fork();
 	if (pid == 0) {
@@ -319,9 +333,9 @@ static void compare(struct superblock *sb, u64 seed, u32 uid, const s64 *want)
 	cred_put(cred);
 }
 
-static void run(u32 uid)
+static void run(u32 uid, bool content)
 {
-	char dir[] = "/tmp/pathtestXXXXXX";
+	char dir[] = "/dev/shm/pathlowerXXXXXX", cmd[64];
 	s64 *want = calloc(OPS, sizeof(s64));
 	struct pgalloc *memory;
 
@@ -329,17 +343,21 @@ static void run(u32 uid)
 	chmod(dir, 0755);
 	if (uid)
 		assert_int_equal(chown(dir, uid, uid), 0);
+	if (content)
+		populate(dir, uid);
 	assert_int_equal(pgalloc_new_memfd(0, 1UL << 30, &memory), 0);
 	for (u64 seed = 1; seed <= 20; seed++) {
-		if (!host_run(seed, uid, want)) {
+		if (!host_run(seed, uid, content, want)) {
 			print_message("no chroot on this host\n");
 			skip();
 		}
-		compare(new_tmpfs(memory, uid), seed, uid, want);
+		if (!content)
+			compare(new_tmpfs(memory, uid), seed, uid, want);
 		compare(new_overlay(memory, dir), seed, uid, want);
 	}
 	pgalloc_free(memory);
-	rmdir(dir);
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", dir);
+	assert_int_equal(system(cmd), 0);
 	free(want);
 }
 
@@ -347,14 +365,16 @@ static void test_as_root(void **state)
 {
 	if (getuid() != 0)
 		skip();
-	run(0);
+	run(0, false);
+	run(0, true);
 }
 
 static void test_as_user(void **state)
 {
 	if (getuid() != 0)
 		skip();
-	run(USER);
+	run(USER, false);
+	run(USER, true);
 }
 
 /* ---- what a random sequence does not reach ---- */
