@@ -1,8 +1,9 @@
 /* unit: base pgalloc vfs tmpfs */
 /*
- * Path walk and operations by path against the best model there is: the host's kernel. A child process in a
- * chroot performs a random sequence of calls on the host; the same sequence on tmpfs, and on an overlay over
- * an empty host directory, must give the same results, as root and as an ordinary user.
+ * Path walk and operations by path against the best model there is: the host's kernel. A child
+ * process in a chroot performs a random sequence of calls on the host; the same sequence on tmpfs,
+ * and on an overlay over an empty host directory, must give the same results, as root and as an
+ * ordinary user.
  */
 #include "base/safecopy.h"
 #include "tmpfs/tmpfs.h"
@@ -77,16 +78,31 @@ static void random_path(char *dst)
 static void random_op(struct op *o)
 {
 	static const u32 open_flags[] = {
-		O_RDONLY, O_WRONLY, O_RDWR | O_CREAT, O_WRONLY | O_CREAT | O_EXCL, O_PATH,
-		O_PATH | O_NOFOLLOW, O_RDONLY | O_NOFOLLOW, O_RDONLY | O_DIRECTORY,
-		O_RDONLY | O_DIRECTORY | O_NOFOLLOW, O_RDWR | O_TRUNC, O_WRONLY | O_CREAT | O_TRUNC,
-		O_RDONLY | O_CREAT, O_WRONLY | O_CREAT | O_NOFOLLOW, O_RDWR | O_TMPFILE,
-		O_RDONLY | O_TMPFILE, O_PATH | O_DIRECTORY, O_CREAT | O_DIRECTORY,
-		O_RDWR | O_TMPFILE | O_EXCL, O_RDONLY | O_NOATIME, O_CREAT | O_EXCL | O_NOFOLLOW,
+		O_RDONLY,
+		O_WRONLY,
+		O_RDWR | O_CREAT,
+		O_WRONLY | O_CREAT | O_EXCL,
+		O_PATH,
+		O_PATH | O_NOFOLLOW,
+		O_RDONLY | O_NOFOLLOW,
+		O_RDONLY | O_DIRECTORY,
+		O_RDONLY | O_DIRECTORY | O_NOFOLLOW,
+		O_RDWR | O_TRUNC,
+		O_WRONLY | O_CREAT | O_TRUNC,
+		O_RDONLY | O_CREAT,
+		O_WRONLY | O_CREAT | O_NOFOLLOW,
+		O_RDWR | O_TMPFILE,
+		O_RDONLY | O_TMPFILE,
+		O_PATH | O_DIRECTORY,
+		O_CREAT | O_DIRECTORY,
+		O_RDWR | O_TMPFILE | O_EXCL,
+		O_RDONLY | O_NOATIME,
+		O_CREAT | O_EXCL | O_NOFOLLOW,
 	};
 	static const u32 modes[] = { 0755, 0700, 0777, 0500, 0, 0644, 0300, 0444, 04755, 02755 };
-	static const u32 rename_flags[] = { 0, 0, 0, RENAME_NOREPLACE, RENAME_EXCHANGE,
-					    RENAME_EXCHANGE | RENAME_NOREPLACE };
+	static const u32 rename_flags[] = {
+		0, 0, 0, RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_EXCHANGE | RENAME_NOREPLACE
+	};
 
 	memset(o, 0, sizeof(*o));
 	o->kind = rnd(OP_KINDS);
@@ -94,17 +110,10 @@ static void random_op(struct op *o)
 	random_path(o->b);
 	o->mode = modes[rnd(ARRAY_SIZE(modes))];
 	switch (o->kind) {
-	case OP_OPEN:
-		o->flags = open_flags[rnd(ARRAY_SIZE(open_flags))];
-		break;
-	case OP_RENAME:
-		o->flags = rename_flags[rnd(ARRAY_SIZE(rename_flags))];
-		break;
-	case OP_ACCESS:
-		o->flags = rnd(8);
-		break;
-	default:
-		o->flags = rnd(2);
+	case OP_OPEN: o->flags = open_flags[rnd(ARRAY_SIZE(open_flags))]; break;
+	case OP_RENAME: o->flags = rename_flags[rnd(ARRAY_SIZE(rename_flags))]; break;
+	case OP_ACCESS: o->flags = rnd(8); break;
+	default: o->flags = rnd(2);
 	}
 }
 
@@ -142,9 +151,7 @@ static s64 host_op(const struct op *o)
 		break;
 	case OP_UNLINK: r = unlink(o->a); break;
 	case OP_RMDIR: r = rmdir(o->a); break;
-	case OP_RENAME:
-		r = syscall(SYS_renameat2, AT_FDCWD, o->a, AT_FDCWD, o->b, o->flags);
-		break;
+	case OP_RENAME: r = syscall(SYS_renameat2, AT_FDCWD, o->a, AT_FDCWD, o->b, o->flags); break;
 	case OP_SYMLINK: r = symlink(o->b, o->a); break;
 	case OP_LINK:
 		r = linkat(AT_FDCWD, o->a, AT_FDCWD, o->b, o->flags ? AT_SYMLINK_FOLLOW : 0);
@@ -164,9 +171,11 @@ static void populate(const char *dir, u32 uid)
 	char cmd[512];
 
 	snprintf(cmd, sizeof(cmd),
-		 "cd %s && umask 022 && mkdir -p a/b/c a/d b/a c/c && echo text > a/a && ln a/a b/b && "
+		 "cd %s && umask 022 && mkdir -p a/b/c a/d b/a c/c && echo text > a/a && ln a/a "
+		 "b/b && "
 		 "ln -s a/b d && ln -s ../b/b a/c && echo x > a/b/a && chmod 0700 b/a && "
-		 "chown -hR %u:%u .", dir, uid, uid);
+		 "chown -hR %u:%u .",
+		 dir, uid, uid);
 	assert_int_equal(system(cmd), 0);
 }
 
@@ -283,8 +292,9 @@ static s64 our_op(struct walk_context *w, const struct op *o)
 
 static struct superblock *new_tmpfs(struct pgalloc *memory, u32 uid)
 {
-	struct tmpfs_options to = { .store = memory, .mode = 0755, .uid = uid, .gid = uid,
-				    .allow_any_xattr = true };
+	struct tmpfs_options to = {
+		.store = memory, .mode = 0755, .uid = uid, .gid = uid, .allow_any_xattr = true
+	};
 	struct superblock *sb;
 
 	assert_int_equal(tmpfs_new(&to, &sb), 0);
@@ -293,7 +303,8 @@ static struct superblock *new_tmpfs(struct pgalloc *memory, u32 uid)
 
 static struct superblock *new_overlay(struct pgalloc *memory, const char *dir)
 {
-	struct hostfs_options ho = { .root_fd = open(dir, O_PATH | O_DIRECTORY), .read_only = true };
+	struct hostfs_options ho = { .root_fd = open(dir, O_PATH | O_DIRECTORY),
+				     .read_only = true };
 	struct overlay_options oo = { .upper = new_tmpfs(memory, 0) };
 	struct superblock *sb;
 
@@ -395,7 +406,8 @@ static void tree_new(struct tree *t)
 	assert_int_equal(mount_ns_new(sb, 0, &t->ns), 0);
 	superblock_put(sb);
 	mount_ns_root(t->ns, &t->root);
-	t->w = (struct walk_context){ .cred = cred_new(0, 0, ~0ULL), .root = t->root,
+	t->w = (struct walk_context){ .cred = cred_new(0, 0, ~0ULL),
+				      .root = t->root,
 				      .cwd = t->root };
 }
 
@@ -474,14 +486,16 @@ static void test_mounts(void **state)
 	assert_int_equal(walk(&t, "/m/in", &p), 0);
 	assert_true(path_text(&p, &t.root, text, sizeof(text)) > 0);
 	assert_string_equal(text, "/m/in");
-	assert_int_equal(vfs_walk(&(struct walk_context){ .cred = t.w.cred, .root = t.root,
-							  .cwd = p },
-				  "../../m/in/../..", 0, &up),
-			 0);
+	assert_int_equal(
+		vfs_walk(&(struct walk_context){ .cred = t.w.cred, .root = t.root, .cwd = p },
+			 "../../m/in/../..", 0, &up),
+		0);
 	assert_true(path_equal(&up, &t.root));
 	path_put(&up);
-	assert_int_equal(vfs_walk(&(struct walk_context){ .cred = t.w.cred, .root = t.root,
-							  .cwd = t.root, .resolve = 1 /* NO_XDEV */ },
+	assert_int_equal(vfs_walk(&(struct walk_context){ .cred = t.w.cred,
+							  .root = t.root,
+							  .cwd = t.root,
+							  .resolve = 1 /* NO_XDEV */ },
 				  "m/in", 0, &up),
 			 -EXDEV);
 	path_put(&p);
