@@ -7,8 +7,8 @@
 #include <linux/random.h>
 #include <string.h>
 
-#define ZERO_MAPPING_SIZE (1ULL << 46) /* MAP_SHARED of /dev/zero: memory as large as anyone maps  \
-					*/
+/* MAP_SHARED of /dev/zero: memory as large as anyone maps. */
+#define ZERO_MAPPING_SIZE (1ULL << 46)
 #define ENTROPY_BITS 256
 #define RANDOM_CHUNK 1024
 
