@@ -171,8 +171,6 @@ static int confine(struct boot *b)
 
 	if (err < 0)
 		return boot_error(err, NULL, "cannot drop capabilities");
-	if (b->config->no_seccomp)
-		return 0;
 	err = confine_load_filter(platform_kind_of(b->kernel.platform), b->state);
 	if (err < 0)
 		return boot_error(err, "a kernel with CONFIG_SECCOMP_FILTER",

@@ -49,8 +49,7 @@ struct run_config {
 	enum log_level log;
 	bool no_namespaces; /* for tests and doctor: do without */
 	bool no_landlock;
-	bool no_seccomp; /* debug builds only */
-	char **argv;	 /* the program and its arguments, NULL-terminated */
+	char **argv; /* the program and its arguments, NULL-terminated */
 	/* Filled by the launcher. */
 	char *caller_cwd; /* host's absolute path or NULL */
 	u32 host_uid, host_gid;
