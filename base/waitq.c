@@ -52,8 +52,7 @@ static void wake(struct waitq *q, u32 events, bool nested)
 		mutex_lock_nested(&q->lock);
 	else
 		mutex_lock(&q->lock);
-	list_for_each_safe(w, tmp, &q->waiters, node)
-	{
+	list_for_each_safe (w, tmp, &q->waiters, node) {
 		if (!((w->events | EPOLLERR | EPOLLHUP) & events))
 			continue;
 		if (w->exclusive) {

@@ -44,8 +44,7 @@ static void reg_invalidate(struct mapping *m, u64 start, u64 end, bool private_t
 	struct vma *v;
 
 	mutex_lock(&mm->active_lock);
-	list_for_each(v, &reg->vmas, reg_node)
-	{
+	list_for_each (v, &reg->vmas, reg_node) {
 		u64 from = MAX(start, v->offset), to = MIN(end, v->offset + vma_len(v));
 
 		if (from < to)

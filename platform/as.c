@@ -91,8 +91,7 @@ static void as_destroy(struct platform_as *as)
 	reaper_remove(p, as);
 	host_kill(as->pid, SIGKILL);
 	host_reap(as->pid);
-	list_for_each_safe(r, tmp, &as->retired, node)
-	{
+	list_for_each_safe (r, tmp, &as->retired, node) {
 		list_del(&r->node);
 		free(r);
 	}
@@ -136,7 +135,8 @@ static void mark_dead_locked(struct platform_as *as)
 
 	mutex_assert_held(&as->lock);
 	atomic_store(&as->dead, true);
-	list_for_each(ctx, &as->contexts, node) as->platform->ops->wake_dead(ctx);
+	list_for_each (ctx, &as->contexts, node)
+		as->platform->ops->wake_dead(ctx);
 }
 
 void as_note_death(struct platform_as *as)
@@ -157,7 +157,8 @@ void as_kill_locked(struct platform_as *as)
 	mutex_assert_held(&as->lock);
 	host_kill(as->pid, SIGKILL);
 	if (as->platform->kind == PLATFORM_PTRACE) {
-		list_for_each(ctx, &as->contexts, node) host_wait_exit_peek(ctx->tid);
+		list_for_each (ctx, &as->contexts, node)
+			host_wait_exit_peek(ctx->tid);
 	} else {
 		while (host_poll(&pfd, 1, -1) == -EINTR)
 			;

@@ -311,7 +311,8 @@ u64 platform_context_cpu_ns(struct platform_context *ctx)
 	/* The lock is held while the mapper works; without it the other contexts' last stops must
 	 * do. */
 	if (mutex_trylock(&as->lock)) {
-		list_for_each(c, &as->contexts, node) all += running_ns(c, now);
+		list_for_each (c, &as->contexts, node)
+			all += running_ns(c, now);
 		mutex_unlock(&as->lock);
 	} else {
 		all += running;

@@ -227,9 +227,9 @@ static struct platform_as *find_space(struct platform *p, u64 pid)
 	struct platform_as *as;
 
 	MUTEX_GUARD(&p->lock);
-	list_for_each(as, &p->spaces, node) if ((u64)as->pid == pid) return refs_tryget(&as->refs)
-		? as
-		: NULL;
+	list_for_each (as, &p->spaces, node)
+		if ((u64)as->pid == pid)
+			return refs_tryget(&as->refs) ? as : NULL;
 	return NULL;
 }
 

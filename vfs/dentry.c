@@ -494,8 +494,7 @@ static bool release_collected(struct list *out)
 	struct dentry *d, *tmp;
 	bool any = false;
 
-	list_for_each_safe(d, tmp, out, lru)
-	{
+	list_for_each_safe (d, tmp, out, lru) {
 		list_del(&d->lru);
 		dentry_put(d);
 		any = true;

@@ -50,10 +50,9 @@ static struct host_inode *find_watched(u64 id)
 	struct host_inode *h;
 
 	MUTEX_GUARD(&watch_lock);
-	list_for_each(h, &watched,
-		      watch_node) if (h->watch_id == id) return refs_tryget(&h->inode.refs)
-		? h
-		: NULL;
+	list_for_each (h, &watched, watch_node)
+		if (h->watch_id == id)
+			return refs_tryget(&h->inode.refs) ? h : NULL;
 	return NULL;
 }
 

@@ -88,8 +88,7 @@ static struct hostfs_inode *cache_victim(struct hostfs *fs, u64 limit)
 	u64 total = 0;
 
 	MUTEX_GUARD(&fs->table_lock);
-	list_for_each(hi, &fs->idle, idle_node)
-	{
+	list_for_each (hi, &fs->idle, idle_node) {
 		struct pagecache *pc = atomic_load(&hi->cache);
 		u64 bytes = atomic_load(&pc->bytes);
 
@@ -151,8 +150,9 @@ static size_t all_hostfs(struct hostfs *v[RECLAIM_MAX_FS])
 	size_t count = 0;
 
 	MUTEX_GUARD(&all_lock);
-	list_for_each(fs, &all, all_node) if (count < RECLAIM_MAX_FS && refs_tryget(&fs->sb.refs))
-		v[count++] = fs;
+	list_for_each (fs, &all, all_node)
+		if (count < RECLAIM_MAX_FS && refs_tryget(&fs->sb.refs))
+			v[count++] = fs;
 	return count;
 }
 
@@ -176,13 +176,12 @@ static struct hostfs_inode *coldest(struct hostfs *fs)
 	struct hostfs_inode *hi;
 
 	MUTEX_GUARD(&fs->table_lock);
-	list_for_each(hi, &fs->idle, idle_node) if (atomic_load(&atomic_load(&hi->cache)->bytes) &&
-						    refs_tryget(&hi->inode.refs))
-	{
-		list_del(&hi->idle_node);
-		list_push_back(&fs->idle, &hi->idle_node);
-		return hi;
-	}
+	list_for_each (hi, &fs->idle, idle_node)
+		if (atomic_load(&atomic_load(&hi->cache)->bytes) && refs_tryget(&hi->inode.refs)) {
+			list_del(&hi->idle_node);
+			list_push_back(&fs->idle, &hi->idle_node);
+			return hi;
+		}
 	return NULL;
 }
 

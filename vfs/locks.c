@@ -71,13 +71,11 @@ void vfs_locks_free(struct inode *inode)
 
 	if (!l)
 		return;
-	list_for_each_safe(r, rt, &l->posix, node)
-	{
+	list_for_each_safe (r, rt, &l->posix, node) {
 		list_del(&r->node);
 		free(r);
 	}
-	list_for_each_safe(f, ft, &l->flocks, node)
-	{
+	list_for_each_safe (f, ft, &l->flocks, node) {
 		list_del(&f->node);
 		free(f);
 	}
@@ -104,13 +102,13 @@ static bool flock_remove(struct vfs_locks *l, const void *owner)
 {
 	struct flock_lock *f;
 
-	list_for_each(f, &l->flocks, node) if (f->owner == owner)
-	{
-		list_del(&f->node);
-		l->count--;
-		free(f);
-		return true;
-	}
+	list_for_each (f, &l->flocks, node)
+		if (f->owner == owner) {
+			list_del(&f->node);
+			l->count--;
+			free(f);
+			return true;
+		}
 	return false;
 }
 
@@ -118,9 +116,9 @@ static int flock_add(struct vfs_locks *l, const void *owner, int type)
 {
 	struct flock_lock *f;
 
-	list_for_each(f, &l->flocks,
-		      node) if (f->owner != owner &&
-				(type == LOCK_EX || f->type == LOCK_EX)) return -EAGAIN;
+	list_for_each (f, &l->flocks, node)
+		if (f->owner != owner && (type == LOCK_EX || f->type == LOCK_EX))
+			return -EAGAIN;
 	if (l->count >= LOCKS_PER_INODE_MAX || !(f = calloc(1, sizeof(*f))))
 		return -ENOLCK;
 	f->owner = owner;
@@ -144,8 +142,9 @@ int vfs_flock(struct inode *inode, const struct lock_owner *owner, int op)
 	if (!l)
 		return -ENOLCK;
 	mutex_lock(&locks_lock);
-	list_for_each(f, &l->flocks, node) if (f->owner == owner->id && f->type == type) same =
-		true;
+	list_for_each (f, &l->flocks, node)
+		if (f->owner == owner->id && f->type == type)
+			same = true;
 	if (!same) {
 		removed = flock_remove(l, owner->id);
 		if (type != LOCK_UN)
@@ -184,7 +183,9 @@ static struct range_lock *find_conflict(struct vfs_locks *l, const void *owner, 
 {
 	struct range_lock *r;
 
-	list_for_each(r, &l->posix, node) if (conflicts(r, owner, type, start, end)) return r;
+	list_for_each (r, &l->posix, node)
+		if (conflicts(r, owner, type, start, end))
+			return r;
 	return NULL;
 }
 
@@ -226,8 +227,7 @@ static bool range_cut(struct vfs_locks *l, const void *owner, s64 start, s64 end
 	struct range_lock *r, *tmp;
 	bool changed = false;
 
-	list_for_each_safe(r, tmp, &l->posix, node)
-	{
+	list_for_each_safe (r, tmp, &l->posix, node) {
 		if (r->owner != owner || r->start > end || start > r->end)
 			continue;
 		changed = true;
@@ -261,8 +261,7 @@ static void range_add(struct vfs_locks *l, const struct lock_owner *owner, int t
 	*n = (struct range_lock){
 		.owner = owner->id, .pid = owner->pid, .type = type, .start = start, .end = end
 	};
-	list_for_each_safe(r, tmp, &l->posix, node)
-	{
+	list_for_each_safe (r, tmp, &l->posix, node) {
 		if (r->owner != owner->id || r->type != type)
 			continue;
 		if (r->end != INT64_MAX && r->end + 1 == n->start)
@@ -282,8 +281,9 @@ static bool range_held(struct vfs_locks *l, const void *owner, int type, s64 sta
 {
 	struct range_lock *r;
 
-	list_for_each(r, &l->posix, node) if (r->owner == owner && r->type == type &&
-					      r->start <= start && r->end >= end) return true;
+	list_for_each (r, &l->posix, node)
+		if (r->owner == owner && r->type == type && r->start <= start && r->end >= end)
+			return true;
 	return false;
 }
 
@@ -348,11 +348,11 @@ void vfs_posix_drop(struct inode *inode, const void *owner_id)
 	if (!l)
 		return;
 	mutex_lock(&locks_lock);
-	list_for_each_safe(r, tmp, &l->posix, node) if (r->owner == owner_id)
-	{
-		range_delete(l, r);
-		any = true;
-	}
+	list_for_each_safe (r, tmp, &l->posix, node)
+		if (r->owner == owner_id) {
+			range_delete(l, r);
+			any = true;
+		}
 	mutex_unlock(&locks_lock);
 	if (any)
 		wake(l);
@@ -370,18 +370,17 @@ static bool waits_for(const void *target, const void *owner, struct inode *inode
 
 	if (!l || depth > DEADLOCK_DEPTH_MAX)
 		return false;
-	list_for_each(r, &l->posix, node)
-	{
+	list_for_each (r, &l->posix, node) {
 		if (!conflicts(r, owner, type, start, end))
 			continue;
 		if (r->owner == target)
 			return true;
 		if (++*steps > DEADLOCK_STEPS_MAX)
 			return false;
-		list_for_each(w, &all_waiting,
-			      node) if (w->owner == r->owner &&
-					waits_for(target, w->owner, w->inode, w->type, w->start,
-						  w->end, depth + 1, steps)) return true;
+		list_for_each (w, &all_waiting, node)
+			if (w->owner == r->owner && waits_for(target, w->owner, w->inode, w->type,
+							      w->start, w->end, depth + 1, steps))
+				return true;
 	}
 	return false;
 }
@@ -413,10 +412,10 @@ void vfs_posix_wait_end(const struct lock_owner *owner)
 	struct waiting *w;
 
 	MUTEX_GUARD(&locks_lock);
-	list_for_each(w, &all_waiting, node) if (w->owner == owner->id)
-	{
-		list_del(&w->node);
-		free(w);
-		return;
-	}
+	list_for_each (w, &all_waiting, node)
+		if (w->owner == owner->id) {
+			list_del(&w->node);
+			free(w);
+			return;
+		}
 }

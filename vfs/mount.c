@@ -36,7 +36,9 @@ struct mount *mount_child(const struct mount *parent, const struct dentry *point
 	struct list *b = bucket_of(parent, point);
 	struct mount *m;
 
-	list_for_each(m, b, hash_node) if (m->parent == parent && m->mountpoint == point) return m;
+	list_for_each (m, b, hash_node)
+		if (m->parent == parent && m->mountpoint == point)
+			return m;
 	return NULL;
 }
 

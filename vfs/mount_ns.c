@@ -105,7 +105,9 @@ int mount_ns_copy(struct mount_ns *ns, struct path *fix1, struct path *fix2, str
 	}
 	/* Pin the mounts, make unattached copies without the lock, then attach them in one go. */
 	mount_lock_all();
-	list_for_each(m, &ns->mounts, ns_node) if (count < cap) c[count++].from = mount_get(m);
+	list_for_each (m, &ns->mounts, ns_node)
+		if (count < cap)
+			c[count++].from = mount_get(m);
 	mount_unlock_all();
 	for (; made < count && !err; made++)
 		err = mount_new(c[made].from->sb, c[made].from->root, mount_flags(c[made].from),
@@ -161,7 +163,9 @@ static int snapshot(struct mount_ns *ns, struct mount ***ret, size_t *ret_count)
 	if (!v)
 		return -ENOMEM;
 	mount_lock_all();
-	list_for_each(m, &ns->mounts, ns_node) if (n < cap) v[n++] = mount_get(m);
+	list_for_each (m, &ns->mounts, ns_node)
+		if (n < cap)
+			v[n++] = mount_get(m);
 	mount_unlock_all();
 	*ret = v;
 	*ret_count = n;

@@ -69,11 +69,10 @@ static int bind_children(struct mount_ns *ns, const struct path *from, struct mo
 	c[0].to = mount_get(base);
 	mount_lock_all();
 	if (from->mnt->ns)
-		list_for_each(m, &from->mnt->ns->mounts,
-			      ns_node) if (count < cap && m != base &&
-					   !mount_within(m, base, base->root) &&
-					   mount_within(m, from->mnt, from->dentry)) c[count++]
-			.from = mount_get(m);
+		list_for_each (m, &from->mnt->ns->mounts, ns_node)
+			if (count < cap && m != base && !mount_within(m, base, base->root) &&
+			    mount_within(m, from->mnt, from->dentry))
+				c[count++].from = mount_get(m);
 	mount_unlock_all();
 	for (size_t i = 1; i < count && !err; i++)
 		err = mount_new(c[i].from->sb, c[i].from->root, mount_flags(c[i].from), &c[i].to);

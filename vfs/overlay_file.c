@@ -301,8 +301,9 @@ static struct mapping **collect(struct ovl_inode *oi, u64 start, u64 end, size_t
 			return NULL;
 		mutex_lock(&oi->map_lock);
 	}
-	list_for_each(m, &oi->mappings, node) if (n < cap && m->start < end && start < m->end &&
-						  m->tryget(m)) v[n++] = m;
+	list_for_each (m, &oi->mappings, node)
+		if (n < cap && m->start < end && start < m->end && m->tryget(m))
+			v[n++] = m;
 	mutex_unlock(&oi->map_lock);
 	*ret_count = n;
 	return v;

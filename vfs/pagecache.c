@@ -581,8 +581,9 @@ static struct mapping **collect(struct pagecache *pc, u64 start, u64 end, size_t
 			return NULL;
 		mutex_lock(&pc->lock);
 	}
-	list_for_each(m, &pc->mappings, node) if (m->start < end && start < m->end && m->tryget(m))
-		v[n++] = m;
+	list_for_each (m, &pc->mappings, node)
+		if (m->start < end && start < m->end && m->tryget(m))
+			v[n++] = m;
 	mutex_unlock(&pc->lock);
 	*ret_count = n;
 	return v;

@@ -493,8 +493,7 @@ static int parents_of(struct epoll *ep, struct epoll *up[EPOLL_MAX_PARENTS])
 	int count = 0;
 
 	mutex_lock(&links_lock);
-	list_for_each(it, &ep->file->epoll_items, file_node)
-	{
+	list_for_each (it, &ep->file->epoll_items, file_node) {
 		if (count == EPOLL_MAX_PARENTS)
 			break;
 		refs_get(&it->ep->refs);

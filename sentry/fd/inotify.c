@@ -286,8 +286,7 @@ static void inotify_fdinfo(struct file *f, char *dst, size_t size)
 	if (size)
 		dst[0] = 0;
 	MUTEX_GUARD(&lock);
-	list_for_each(w, &in->watches, instance_node)
-	{
+	list_for_each (w, &in->watches, instance_node) {
 		int n;
 
 		if (len >= size)
@@ -370,10 +369,14 @@ static struct watch *find_watch(struct inotify *in, struct inode *inode, int wd)
 		head = atomic_load(&inode->watches);
 		if (!head)
 			return NULL;
-		list_for_each(w, &head->list, inode_node) if (w->in == in) return w;
+		list_for_each (w, &head->list, inode_node)
+			if (w->in == in)
+				return w;
 		return NULL;
 	}
-	list_for_each(w, &in->watches, instance_node) if (w->wd == wd) return w;
+	list_for_each (w, &in->watches, instance_node)
+		if (w->wd == wd)
+			return w;
 	return NULL;
 }
 

@@ -247,8 +247,7 @@ static s64 wake_locked(struct futex_table *ft, struct futex_bucket *b,
 	struct futex_waiter *w, *tmp;
 	s64 woken = 0;
 
-	list_for_each_safe(w, tmp, &b->waiters, node)
-	{
+	list_for_each_safe (w, tmp, &b->waiters, node) {
 		if (!futex_key_equal(&w->key, key))
 			continue;
 		if (w->pi || w->requeue_pi)
@@ -312,8 +311,7 @@ static s64 requeue_locked(struct futex_table *ft, struct futex_bucket *b1,
 	struct futex_waiter *w, *tmp;
 	s64 done = 0;
 
-	list_for_each_safe(w, tmp, &b1->waiters, node)
-	{
+	list_for_each_safe (w, tmp, &b1->waiters, node) {
 		if (done - wake >= requeue)
 			break;
 		if (!futex_key_equal(&w->key, from))

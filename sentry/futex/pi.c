@@ -17,7 +17,9 @@ static struct futex_waiter *first_pi_waiter(struct futex_bucket *b, const struct
 {
 	struct futex_waiter *w;
 
-	list_for_each(w, &b->waiters, node) if (w->pi && futex_key_equal(&w->key, key)) return w;
+	list_for_each (w, &b->waiters, node)
+		if (w->pi && futex_key_equal(&w->key, key))
+			return w;
 	return NULL;
 }
 
@@ -197,8 +199,9 @@ static int hand_over(struct futex_table *ft, struct futex_bucket *b, struct fute
 
 	if (r < 0)
 		return r;
-	list_for_each(w, &b->waiters, node) if (w->pi && futex_key_equal(&w->key, &key))
-		w->owner_tid = tid;
+	list_for_each (w, &b->waiters, node)
+		if (w->pi && futex_key_equal(&w->key, &key))
+			w->owner_tid = tid;
 	futex_wake_waiter(ft, next, 0, wl);
 	return 0;
 }
@@ -244,7 +247,9 @@ static struct futex_waiter *first_waiting_for(struct futex_bucket *b, u32 owner_
 {
 	struct futex_waiter *w;
 
-	list_for_each(w, &b->waiters, node) if (w->pi && w->owner_tid == owner_tid) return w;
+	list_for_each (w, &b->waiters, node)
+		if (w->pi && w->owner_tid == owner_tid)
+			return w;
 	return NULL;
 }
 
@@ -348,8 +353,7 @@ static s64 requeue_pi_locked(struct futex_table *ft, struct futex_bucket *b1,
 	struct futex_waiter *w, *tmp;
 	s64 done = 0;
 
-	list_for_each_safe(w, tmp, &b1->waiters, node)
-	{
+	list_for_each_safe (w, tmp, &b1->waiters, node) {
 		if (done >= count)
 			break;
 		if (w->pi || !futex_key_equal(&w->key, from))
@@ -380,7 +384,9 @@ static struct futex_waiter *first_requeue_waiter(struct futex_bucket *b,
 {
 	struct futex_waiter *w;
 
-	list_for_each(w, &b->waiters, node) if (!w->pi && futex_key_equal(&w->key, from)) return w;
+	list_for_each (w, &b->waiters, node)
+		if (!w->pi && futex_key_equal(&w->key, from))
+			return w;
 	return NULL;
 }
 

@@ -142,10 +142,10 @@ static bool port_taken(struct socket *s, const struct in6_addr *ip, u16 port)
 	struct socket *a;
 
 	mutex_assert_held(&s->net->lock);
-	list_for_each(a, port_list(s->net, port),
-		      in.port_node) if (a != s && a->in.local.port == port && a->type == s->type &&
-					overlaps(a, ip, s->in.v6only, s->family) &&
-					!may_share(a, s)) return true;
+	list_for_each (a, port_list(s->net, port), in.port_node)
+		if (a != s && a->in.local.port == port && a->type == s->type &&
+		    overlaps(a, ip, s->in.v6only, s->family) && !may_share(a, s))
+			return true;
 	return false;
 }
 
@@ -154,8 +154,9 @@ static bool port_used(struct socket *s, u16 port)
 {
 	struct socket *a;
 
-	list_for_each(a, port_list(s->net, port),
-		      in.port_node) if (a->in.local.port == port && a->type == s->type) return true;
+	list_for_each (a, port_list(s->net, port), in.port_node)
+		if (a->in.local.port == port && a->type == s->type)
+			return true;
 	return false;
 }
 
@@ -266,8 +267,7 @@ struct socket *inet_lookup(struct net *net, int type, const struct inet_addr *to
 	int best_score = 0;
 
 	MUTEX_GUARD(&net->lock);
-	list_for_each(a, port_list(net, to->port), in.port_node)
-	{
+	list_for_each (a, port_list(net, to->port), in.port_node) {
 		int score = a->type == type ? match(a, to, from) : 0;
 
 		if (type == SOCK_STREAM && a->state != SOCK_LISTENING)

@@ -15,13 +15,12 @@ static int tcp_listen(struct socket *s, struct task *t, int backlog)
 	if (ret < 0)
 		return ret == -EAGAIN ? -EADDRINUSE : ret;
 	mutex_lock(&net->lock);
-	list_for_each(a, &net->ports[s->in.local.port % NET_HASH],
-		      in.port_node) if (a != s && a->type == SOCK_STREAM &&
-					a->state == SOCK_LISTENING &&
-					a->in.local.port == s->in.local.port &&
-					!(a->in.reuse_port && s->in.reuse_port) &&
-					IN6_ARE_ADDR_EQUAL(&a->in.local.ip, &s->in.local.ip)) ret =
-		-EADDRINUSE;
+	list_for_each (a, &net->ports[s->in.local.port % NET_HASH], in.port_node)
+		if (a != s && a->type == SOCK_STREAM && a->state == SOCK_LISTENING &&
+		    a->in.local.port == s->in.local.port &&
+		    !(a->in.reuse_port && s->in.reuse_port) &&
+		    IN6_ARE_ADDR_EQUAL(&a->in.local.ip, &s->in.local.ip))
+			ret = -EADDRINUSE;
 	mutex_unlock(&net->lock);
 	return ret < 0 ? ret : stream_listen(s, t, backlog);
 }

@@ -260,8 +260,7 @@ static ssize_t take_bytes(struct socket *s, struct sock_msg *m, struct kiov *k)
 	size_t skip = peek ? m->peek_offset : 0, total = 0;
 	struct sock_buf *b, *tmp;
 
-	list_for_each_safe(b, tmp, &s->rq.bufs, node)
-	{
+	list_for_each_safe (b, tmp, &s->rq.bufs, node) {
 		size_t len = b->end - b->start;
 		bool had_fds = b->fds != NULL;
 		ssize_t n;
@@ -306,8 +305,7 @@ static ssize_t drop_bytes(struct socket *s, size_t want)
 	size_t total = 0;
 	struct sock_buf *b, *tmp;
 
-	list_for_each_safe(b, tmp, &s->rq.bufs, node)
-	{
+	list_for_each_safe (b, tmp, &s->rq.bufs, node) {
 		size_t n = MIN(want - total, (size_t)(b->end - b->start));
 
 		sock_queue_consume(&s->rq, b, n);
@@ -371,7 +369,8 @@ static void wake_senders(struct socket *s)
 	struct socket *d;
 
 	mutex_assert_held(&s->lock);
-	list_for_each(d, &s->un.senders, un.sender_node) waitq_wake(&d->waitq, WRITE_EVENTS);
+	list_for_each (d, &s->un.senders, un.sender_node)
+		waitq_wake(&d->waitq, WRITE_EVENTS);
 }
 
 ssize_t record_recv(struct socket *s, struct sock_msg *m, struct kiov *k)

@@ -41,9 +41,10 @@ static struct socket *abstract_find_locked(struct net *net, const void *addr, u3
 	struct socket *s;
 
 	mutex_assert_held(&net->lock);
-	list_for_each(s, &net->abstract[name_hash(addr, len, type)],
-		      un.name_node) if (s->type == type && s->un.name->len == len &&
-					!memcmp(s->un.name->addr, addr, len)) return s;
+	list_for_each (s, &net->abstract[name_hash(addr, len, type)], un.name_node)
+		if (s->type == type && s->un.name->len == len &&
+		    !memcmp(s->un.name->addr, addr, len))
+			return s;
 	return NULL;
 }
 

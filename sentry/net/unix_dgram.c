@@ -213,7 +213,8 @@ static void dgram_release(struct socket *s)
 	s->dead = true;
 	s->shut = SHUT_BOTH;
 	sock_queue_take_all(&s->rq, &bufs);
-	list_for_each(d, &s->un.senders, un.sender_node) waitq_wake(&d->waitq, WRITE_EVENTS);
+	list_for_each (d, &s->un.senders, un.sender_node)
+		waitq_wake(&d->waitq, WRITE_EVENTS);
 	mutex_unlock(&s->lock);
 	set_peer(s, NULL);
 	socket_wake(s, EPOLL_ROOM);

@@ -68,25 +68,23 @@ static void for_each_queued(struct socket *s, void (*fn)(struct socket *, void *
 	struct socket *embryo;
 
 	mutex_lock_nested(&s->lock);
-	list_for_each(b, &s->rq.bufs, node) for (int i = 0; b->fds && i < b->fds->count; i++)
-	{
-		struct socket *q = unix_socket_of(b->fds->file[i]);
-
-		if (q)
-			fn(q, arg);
-	}
-	list_for_each(embryo, &s->accept_queue, accept_node)
-	{
-		/* Nobody else locks an unaccepted socket while holding another lock. */
-		mutex_lock_nested(&embryo->lock);
-		list_for_each(b, &embryo->rq.bufs, node) for (int i = 0;
-							      b->fds && i < b->fds->count; i++)
-		{
+	list_for_each (b, &s->rq.bufs, node)
+		for (int i = 0; b->fds && i < b->fds->count; i++) {
 			struct socket *q = unix_socket_of(b->fds->file[i]);
 
 			if (q)
 				fn(q, arg);
 		}
+	list_for_each (embryo, &s->accept_queue, accept_node) {
+		/* Nobody else locks an unaccepted socket while holding another lock. */
+		mutex_lock_nested(&embryo->lock);
+		list_for_each (b, &embryo->rq.bufs, node)
+			for (int i = 0; b->fds && i < b->fds->count; i++) {
+				struct socket *q = unix_socket_of(b->fds->file[i]);
+
+				if (q)
+					fn(q, arg);
+			}
 		mutex_unlock(&embryo->lock);
 	}
 	mutex_unlock(&s->lock);
@@ -115,8 +113,7 @@ static void collect_candidates(struct list *cand, struct file *closing)
 {
 	struct socket *s;
 
-	list_for_each(s, &inflight_list, un.gc_node)
-	{
+	list_for_each (s, &inflight_list, un.gc_node) {
 		u64 own = s->un.file == closing;
 
 		s->un.gc_candidate = refs_read(&s->un.file->refs) == s->un.inflight + own;
@@ -136,10 +133,10 @@ static void find_garbage(struct list *doomed, struct file *closing)
 	list_init(&cand);
 	list_init(&work);
 	collect_candidates(&cand, closing);
-	list_for_each(s, &cand, un.gc_work) for_each_queued(s, uncount, NULL);
+	list_for_each (s, &cand, un.gc_work)
+		for_each_queued(s, uncount, NULL);
 	/* References left over come from queues of sockets that are alive. */
-	list_for_each_safe(s, tmp, &cand, un.gc_work)
-	{
+	list_for_each_safe (s, tmp, &cand, un.gc_work) {
 		if (s->un.gc_left > 0) {
 			list_del(&s->un.gc_work);
 			s->un.gc_candidate = false;
@@ -151,8 +148,7 @@ static void find_garbage(struct list *doomed, struct file *closing)
 		list_del(&s->un.gc_work);
 		for_each_queued(s, mark_live, &work);
 	}
-	list_for_each(s, &inflight_list, un.gc_node)
-	{
+	list_for_each (s, &inflight_list, un.gc_node) {
 		struct sock_buf *b, *btmp;
 		struct socket *embryo;
 
@@ -160,16 +156,13 @@ static void find_garbage(struct list *doomed, struct file *closing)
 			continue;
 		s->un.gc_candidate = false;
 		mutex_lock_nested(&s->lock);
-		list_for_each_safe(b, btmp, &s->rq.bufs, node)
-		{
+		list_for_each_safe (b, btmp, &s->rq.bufs, node) {
 			sock_queue_unlink(&s->rq, b);
 			list_push_back(doomed, &b->node);
 		}
-		list_for_each(embryo, &s->accept_queue, accept_node)
-		{
+		list_for_each (embryo, &s->accept_queue, accept_node) {
 			mutex_lock_nested(&embryo->lock);
-			list_for_each_safe(b, btmp, &embryo->rq.bufs, node)
-			{
+			list_for_each_safe (b, btmp, &embryo->rq.bufs, node) {
 				sock_queue_unlink(&embryo->rq, b);
 				list_push_back(doomed, &b->node);
 			}

@@ -31,8 +31,7 @@ static void add_group(struct kernel *k, struct thread_group *tg, struct totals *
 	/* children that were waited for; their own children are in theirs */
 	sum->user += tg->child_utime_ns;
 	sum->system += tg->child_stime_ns;
-	list_for_each(t, &tg->tasks, group_node)
-	{
+	list_for_each (t, &tg->tasks, group_node) {
 		enum task_state state = atomic_load(&t->state);
 
 		sum->tasks += state < TASK_ZOMBIE;

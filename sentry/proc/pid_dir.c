@@ -303,8 +303,7 @@ static int show_children(const struct proc_ctx *c, struct file *f, struct textbu
 	struct thread_group *child;
 
 	mutex_lock(&c->kernel->tasklist_lock);
-	list_for_each(child, &c->tg->children, sibling)
-	{
+	list_for_each (child, &c->tg->children, sibling) {
 		if (!c->tid || !child->parent_task || child->parent_task->tid == c->tid)
 			textbuf_printf(out, "%d ", child->tgid);
 	}

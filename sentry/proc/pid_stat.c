@@ -70,8 +70,7 @@ static void collect_group(const struct proc_ctx *c, struct task *t, struct snaps
 	if (!c->tid) {
 		s->minflt = tg->dead_minflt;
 		s->majflt = tg->dead_majflt;
-		list_for_each(other, &tg->tasks, group_node)
-		{
+		list_for_each (other, &tg->tasks, group_node) {
 			s->minflt += other->minflt;
 			s->majflt += other->majflt;
 		}

@@ -13,8 +13,7 @@ static bool group_has_stopped(struct thread_group *tg)
 {
 	struct task *i;
 
-	list_for_each(i, &tg->tasks, group_node)
-	{
+	list_for_each (i, &tg->tasks, group_node) {
 		enum task_state st = atomic_load(&i->state);
 
 		if (!i->leaving && st != TASK_STOPPED && st != TASK_TRACED)
@@ -103,8 +102,7 @@ static struct sighand *default_stop(struct task *t, struct sighand *sh, int sig)
 		tg->stop_pending = true;
 		tg->stop_signal = sig;
 		tg->stop_gen++;
-		list_for_each(i, &tg->tasks, group_node)
-		{
+		list_for_each (i, &tg->tasks, group_node) {
 			if (i == t)
 				continue;
 			ptrace_notify_group_locked(i);

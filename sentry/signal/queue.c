@@ -109,8 +109,7 @@ void sigqueue_flush(struct sigqueue_head *q, u64 mask)
 	if (!(q->set & mask))
 		return;
 	q->set &= ~mask;
-	list_for_each_safe(e, tmp, &q->entries, node)
-	{
+	list_for_each_safe (e, tmp, &q->entries, node) {
 		if (!(mask & sigbit(e->info.si_signo)))
 			continue;
 		entry_free(q, e);
@@ -138,8 +137,7 @@ void sigqueue_take(struct sigqueue_head *q, int sig, siginfo_t *ret)
 	struct sigqueue *e, *tmp, *found = NULL;
 	bool more = false;
 
-	list_for_each_safe(e, tmp, &q->entries, node)
-	{
+	list_for_each_safe (e, tmp, &q->entries, node) {
 		if (e->info.si_signo != sig)
 			continue;
 		if (!found) {
@@ -171,8 +169,9 @@ int sigqueue_synchronous(struct sigqueue_head *q, u64 mask)
 			  sigbit(SIGFPE) | sigbit(SIGSYS));
 	if (!mask)
 		return 0;
-	list_for_each(e, &q->entries, node) if ((mask & sigbit(e->info.si_signo)) &&
-						e->info.si_code > SI_USER) return e->info.si_signo;
+	list_for_each (e, &q->entries, node)
+		if ((mask & sigbit(e->info.si_signo)) && e->info.si_code > SI_USER)
+			return e->info.si_signo;
 	return 0;
 }
 

@@ -54,8 +54,7 @@ void signal_kill_others_locked(struct thread_group *tg, struct task *except)
 {
 	struct task *t;
 
-	list_for_each(t, &tg->tasks, group_node)
-	{
+	list_for_each (t, &tg->tasks, group_node) {
 		if (t == except || atomic_load(&t->killed))
 			continue;
 		atomic_store(&t->killed, true);
@@ -82,8 +81,7 @@ static void continue_group(struct thread_group *tg)
 	struct task *t;
 
 	sigqueue_flush(&tg->pending, SIGNALS_STOP);
-	list_for_each(t, &tg->tasks, group_node)
-	{
+	list_for_each (t, &tg->tasks, group_node) {
 		sigqueue_flush(&t->pending, SIGNALS_STOP);
 		t->stop_dequeued = false;
 	}
@@ -93,8 +91,7 @@ static void continue_group(struct thread_group *tg)
 	tg->stopped = tg->stop_pending = false;
 	tg->notify_stopped = false;
 	tg->notify_continued = true;
-	list_for_each(t, &tg->tasks, group_node)
-	{
+	list_for_each (t, &tg->tasks, group_node) {
 		ptrace_notify_group_locked(t);
 		task_kick(t);
 	}
@@ -109,7 +106,7 @@ static bool prepare(struct sighand *sh, struct thread_group *tg, struct task *t,
 		return false;
 	if (sigbit(sig) & SIGNALS_STOP) {
 		sigqueue_flush(&tg->pending, sigbit(SIGCONT));
-		list_for_each(i, &tg->tasks, group_node)
+		list_for_each (i, &tg->tasks, group_node)
 			sigqueue_flush(&i->pending, sigbit(SIGCONT));
 	} else if (sig == SIGCONT) {
 		continue_group(tg);
@@ -155,8 +152,7 @@ static void complete(struct sighand *sh, struct thread_group *tg, struct task *t
 	if (wants(t, sig)) {
 		target = t;
 	} else if (to_group) {
-		list_for_each(i, &tg->tasks, group_node)
-		{
+		list_for_each (i, &tg->tasks, group_node) {
 			if (wants(i, sig)) {
 				target = i;
 				break;
@@ -231,8 +227,7 @@ int signal_send_pgrp(struct process_group *pg, const siginfo_t *info)
 	struct thread_group *tg;
 	int r = -ESRCH;
 
-	list_for_each(tg, &pg->members, pgrp_node)
-	{
+	list_for_each (tg, &pg->members, pgrp_node) {
 		int e = signal_send_group(tg, info);
 
 		if (r != 0)
@@ -270,8 +265,9 @@ void signal_retarget_locked(struct task *t, u64 set)
 	set &= t->tg->pending.set;
 	if (!set)
 		return;
-	list_for_each(i, &t->tg->tasks,
-		      group_node) if (i != t && !i->leaving && (set & ~i->sigmask)) task_kick(i);
+	list_for_each (i, &t->tg->tasks, group_node)
+		if (i != t && !i->leaving && (set & ~i->sigmask))
+			task_kick(i);
 }
 
 void signal_set_mask(struct task *t, u64 mask)
@@ -337,8 +333,7 @@ static int kill_pgrp_locked(struct task *sender, struct process_group *pg, const
 	bool sent = false;
 	int r = -ESRCH;
 
-	list_for_each(tg, &pg->members, pgrp_node)
-	{
+	list_for_each (tg, &pg->members, pgrp_node) {
 		r = check_and_send_locked(sender, tg, info, sig);
 		sent |= r == 0;
 	}

@@ -64,8 +64,7 @@ static void count_group(struct thread_group *tg, void *arg)
 	struct task_counts *c = arg;
 	struct task *t;
 
-	list_for_each(t, &tg->tasks, group_node)
-	{
+	list_for_each (t, &tg->tasks, group_node) {
 		c->tasks++;
 		if (atomic_load(&t->state) == TASK_RUNNING)
 			c->running++;
@@ -119,7 +118,8 @@ static void group_usage(struct task *t, struct rusage *ru)
 	MUTEX_GUARD(&t->kernel->tasklist_lock);
 	ru->ru_minflt = (long)tg->dead_minflt;
 	ru->ru_majflt = (long)tg->dead_majflt;
-	list_for_each(i, &tg->tasks, group_node) add_task(ru, i);
+	list_for_each (i, &tg->tasks, group_node)
+		add_task(ru, i);
 }
 
 s64 sys_getrusage(struct task *t, const u64 a[6])

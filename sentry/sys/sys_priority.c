@@ -36,8 +36,7 @@ static void visit_group(struct thread_group *tg, void *arg)
 
 	if (e->kind == WHO_PGRP && (tg->pgrp == NULL || tg->pgrp->pgid != e->pgid))
 		return;
-	list_for_each(target, &tg->tasks, group_node)
-	{
+	list_for_each (target, &tg->tasks, group_node) {
 		if (e->kind == WHO_USER) {
 			const struct cred *c = task_get_cred(target);
 			bool same = c->uid == e->uid;

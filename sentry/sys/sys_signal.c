@@ -24,7 +24,8 @@ static void drop_ignored(struct task *t, int sig, const struct k_sigaction *act)
 	if (!ignored)
 		return;
 	sigqueue_flush(&t->tg->pending, sigbit(sig));
-	list_for_each(i, &t->tg->tasks, group_node) sigqueue_flush(&i->pending, sigbit(sig));
+	list_for_each (i, &t->tg->tasks, group_node)
+		sigqueue_flush(&i->pending, sigbit(sig));
 }
 
 s64 sys_rt_sigaction(struct task *t, const u64 a[6])

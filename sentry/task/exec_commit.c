@@ -14,10 +14,9 @@ static bool alone_locked(struct task *t)
 {
 	struct task *i;
 
-	list_for_each(i, &t->tg->tasks,
-		      group_node) if (i != t &&
-				      (i != t->tg->leader ||
-				       atomic_load(&i->state) != TASK_ZOMBIE)) return false;
+	list_for_each (i, &t->tg->tasks, group_node)
+		if (i != t && (i != t->tg->leader || atomic_load(&i->state) != TASK_ZOMBIE))
+			return false;
 	return true;
 }
 

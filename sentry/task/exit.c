@@ -168,7 +168,9 @@ static struct task *live_task(struct thread_group *tg, struct task *except)
 {
 	struct task *t;
 
-	list_for_each(t, &tg->tasks, group_node) if (t != except && !t->leaving) return t;
+	list_for_each (t, &tg->tasks, group_node)
+		if (t != except && !t->leaving)
+			return t;
 	return NULL;
 }
 
@@ -178,8 +180,7 @@ static void send_pdeath(struct thread_group *child)
 	struct task *t;
 	siginfo_t si;
 
-	list_for_each(t, &child->tasks, group_node)
-	{
+	list_for_each (t, &child->tasks, group_node) {
 		if (!t->pdeath_signal)
 			continue;
 		siginfo_kernel(&si, (int)t->pdeath_signal, SI_USER);
@@ -210,8 +211,7 @@ static bool leave_children(struct task *t, bool last, struct put_list *list)
 	struct thread_group *tg = t->tg, *child, *tmp, *to = last ? find_reaper(tg) : NULL;
 	struct task *heir = last ? NULL : live_task(tg, t);
 
-	list_for_each_safe(child, tmp, &tg->children, sibling)
-	{
+	list_for_each_safe (child, tmp, &tg->children, sibling) {
 		if (list->count == PUT_BATCH)
 			return false;
 		if (child->parent_task == t) {

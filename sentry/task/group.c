@@ -138,8 +138,7 @@ bool pgrp_orphaned_locked(struct process_group *pg, struct thread_group *without
 {
 	struct thread_group *tg;
 
-	list_for_each(tg, &pg->members, pgrp_node)
-	{
+	list_for_each (tg, &pg->members, pgrp_node) {
 		struct thread_group *p = tg->parent;
 
 		if (tg == without || !tg->task_count || !p || !p->pgrp)
@@ -154,8 +153,7 @@ static bool has_stopped_member(struct process_group *pg)
 {
 	struct thread_group *tg;
 
-	list_for_each(tg, &pg->members, pgrp_node)
-	{
+	list_for_each (tg, &pg->members, pgrp_node) {
 		bool stopped;
 
 		if (!tg->task_count)
@@ -179,8 +177,7 @@ void pgrp_kill_if_orphaned_locked(struct process_group *pg, struct session *s,
 		return;
 	siginfo_kernel(&hup, SIGHUP, SI_KERNEL);
 	siginfo_kernel(&cont, SIGCONT, SI_KERNEL);
-	list_for_each(tg, &pg->members, pgrp_node)
-	{
+	list_for_each (tg, &pg->members, pgrp_node) {
 		signal_send_group(tg, &hup);
 		signal_send_group(tg, &cont);
 	}

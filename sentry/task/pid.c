@@ -162,8 +162,9 @@ int task_next_in_group(struct thread_group *tg, int after)
 	struct task *t;
 	int best = 0;
 
-	list_for_each(t, &tg->tasks, group_node) if (t->tid > after && (!best || t->tid < best))
-		best = t->tid;
+	list_for_each (t, &tg->tasks, group_node)
+		if (t->tid > after && (!best || t->tid < best))
+			best = t->tid;
 	return best;
 }
 

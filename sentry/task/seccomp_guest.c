@@ -380,8 +380,7 @@ static int tsync_conflict_locked(struct task *t)
 {
 	struct task *i;
 
-	list_for_each(i, &t->tg->tasks, group_node)
-	{
+	list_for_each (i, &t->tg->tasks, group_node) {
 		bool bad;
 
 		if (i == t || i->leaving)
@@ -432,8 +431,9 @@ static s64 install(struct task *t, struct seccomp_filter *f, u32 flags)
 	f->prev = seccomp_filter_get(t->seccomp);
 	set_filter(t, f, false);
 	if (flags & SECCOMP_FILTER_FLAG_TSYNC)
-		list_for_each(i, &t->tg->tasks, group_node) if (i != t && !i->leaving)
-			set_filter(i, seccomp_filter_get(f), t->no_new_privs);
+		list_for_each (i, &t->tg->tasks, group_node)
+			if (i != t && !i->leaving)
+				set_filter(i, seccomp_filter_get(f), t->no_new_privs);
 	return 0;
 }
 

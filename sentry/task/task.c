@@ -249,8 +249,7 @@ struct task *thread_group_any_task(struct thread_group *tg)
 	MUTEX_GUARD(&tg->kernel->tasklist_lock);
 	struct task *t, *best = NULL;
 
-	list_for_each(t, &tg->tasks, group_node)
-	{
+	list_for_each (t, &tg->tasks, group_node) {
 		if (atomic_load(&t->state) >= TASK_ZOMBIE)
 			continue;
 		if (!best || t == tg->leader)

@@ -52,8 +52,7 @@ void thread_group_cpu_times(struct thread_group *tg, u64 *ret_utime_ns, u64 *ret
 	u64 u = tg->dead_utime_ns, s = tg->dead_stime_ns;
 	struct task *t;
 
-	list_for_each(t, &tg->tasks, group_node)
-	{
+	list_for_each (t, &tg->tasks, group_node) {
 		u64 tu, ts;
 
 		if (atomic_load(&t->state) >= TASK_ZOMBIE)

@@ -95,8 +95,7 @@ static bool dead_threads_left(const struct thread_group *tg)
 {
 	const struct task *i;
 
-	list_for_each(i, &tg->tasks, group_node)
-	{
+	list_for_each (i, &tg->tasks, group_node) {
 		if (i != tg->leader)
 			return true;
 	}
@@ -132,8 +131,7 @@ static enum look look_children(struct task *t, const struct wait_request *q, str
 	enum look best = LOOK_NONE;
 	struct thread_group *tg;
 
-	list_for_each(tg, &t->tg->children, sibling)
-	{
+	list_for_each (tg, &t->tg->children, sibling) {
 		enum look l;
 
 		if ((q->options & __WNOTHREAD) && tg->parent_task != t)
@@ -177,8 +175,7 @@ static enum look look_tracees_of(struct task *tracer, const struct wait_request 
 	enum look best = LOOK_NONE;
 	struct ptrace_state *p, *tmp;
 
-	list_for_each_safe(p, tmp, &tracer->tracees, node)
-	{
+	list_for_each_safe (p, tmp, &tracer->tracees, node) {
 		struct task *x = p->tracee;
 		siginfo_t si;
 
@@ -206,8 +203,7 @@ static enum look look_tracees(struct task *t, const struct wait_request *q, stru
 	enum look best = LOOK_NONE, l;
 	struct task *i;
 
-	list_for_each(i, &t->tg->tasks, group_node)
-	{
+	list_for_each (i, &t->tg->tasks, group_node) {
 		if ((q->options & __WNOTHREAD) && i != t)
 			continue;
 		l = look_tracees_of(i, q, r, reap);

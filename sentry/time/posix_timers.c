@@ -10,7 +10,9 @@ static struct posix_timer *find_timer(struct group_timers *gt, int id)
 {
 	struct posix_timer *pt;
 
-	list_for_each(pt, &gt->posix, node) if (pt->id == id) return pt;
+	list_for_each (pt, &gt->posix, node)
+		if (pt->id == id)
+			return pt;
 	return NULL;
 }
 
@@ -127,8 +129,7 @@ u64 posix_timers_check_cpu(struct group_timers *gt)
 		u64 now;
 
 		mutex_lock(&gt->lock);
-		list_for_each(pt, &gt->posix, node)
-		{
+		list_for_each (pt, &gt->posix, node) {
 			if (pt->id > last && on_cpu_clock(pt) && pt->deadline_ns &&
 			    pt->notify != SIGEV_NONE) {
 				found = pt;

@@ -68,8 +68,7 @@ static bool orphaned_locked(struct process_group *pg)
 {
 	struct thread_group *tg;
 
-	list_for_each(tg, &pg->members, pgrp_node)
-	{
+	list_for_each (tg, &pg->members, pgrp_node) {
 		struct thread_group *parent = tg->parent;
 
 		if (!tg->task_count || !parent || !parent->pgrp)

@@ -189,7 +189,9 @@ static void fake_file_truncate(struct fake_file *f, u64 size)
 
 	mutex_lock(&f->lock);
 	f->size = size;
-	list_for_each(m, &f->mappings, node) if (n < 256 && m->tryget(m)) held[n++] = m;
+	list_for_each (m, &f->mappings, node)
+		if (n < 256 && m->tryget(m))
+			held[n++] = m;
 	mutex_unlock(&f->lock);
 	for (int i = 0; i < n; i++) {
 		held[i]->invalidate(held[i], size, UINT64_MAX, true);
