@@ -21,6 +21,7 @@ all: $(BUILD)/minisentry
 
 -include platform/stub/stub.mk
 -include cli/audit/audit.mk
+-include bench/bench.mk
 -include test/test.mk
 
 $(BUILD)/minisentry: $(call objs_of,cli) $(LIBS)

@@ -1,0 +1,4 @@
+#include "bench/guest/groups.h"
+
+static const struct bench_row rows[] = {};
+BENCH_GROUP(process, rows);
