@@ -13,6 +13,7 @@ int cli_run(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_syscalls(int argc, char **argv);
 int cli_audit(int argc, char **argv);
+int cli_bench(int argc, char **argv);
 
 /*
  * options.c: fills config from run options. 0; -1 after an error message (exit

@@ -12,6 +12,7 @@ static const struct {
 } commands[] = {
 	{ "run", cli_run, "run a program in a sandbox" },
 	{ "audit", cli_audit, "run a program and report every host system call of the sandbox" },
+	{ "bench", cli_bench, "measure minisentry, native and other sandboxes side by side" },
 	{ "doctor", cli_doctor, "say which mechanisms and protections work here, and why not" },
 	{ "syscalls", cli_syscalls, "print the table of supported system calls" },
 };

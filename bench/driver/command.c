@@ -1,0 +1,150 @@
+#include "bench/driver/command.h"
+#include <errno.h>
+#include <ftw.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool bench_env_init(struct bench_env *env, const struct bench_options *o)
+{
+	char path[280];
+	ssize_t n;
+
+	*env = (struct bench_env){ .options = o };
+	n = readlink("/proc/self/exe", env->home, sizeof(env->home) - 1);
+	if (n < 0) {
+		bench_error(NULL, "cannot find my own program: %s", strerror(errno));
+		return false;
+	}
+	env->home[n] = '\0';
+	*strrchr(env->home, '/') = '\0';
+	snprintf(path, sizeof(path), "%s/minisentry-bench-guest", env->home);
+	if (access(path, X_OK) != 0) {
+		bench_error("make, or make install", "%s: %s", path, strerror(errno));
+		return false;
+	}
+	if ((size_t)snprintf(env->work, sizeof(env->work), "%s/minisentry-bench.XXXXXX", o->disk) >=
+		    sizeof(env->work) ||
+	    !mkdtemp(env->work)) {
+		bench_error("--disk DIR, a folder that you can write", "no folder for files in %s: %s",
+			    o->disk, strerror(errno));
+		return false;
+	}
+	snprintf(path, sizeof(path), "%s/files", env->work);
+	mkdir(path, 0755);
+	snprintf(path, sizeof(path), "%s/upper", env->work);
+	mkdir(path, 0755);
+	return true;
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+	(void)st;
+	(void)flag;
+	(void)ftw;
+	return remove(path);
+}
+
+void bench_env_remove(struct bench_env *env)
+{
+	if (*env->work)
+		nftw(env->work, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+void command_add(struct command *c, const char *fmt, ...)
+{
+	char **words = realloc(c->words, (size_t)(c->count + 2) * sizeof(*words));
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (!words || vasprintf(&words[c->count], fmt, ap) < 0) {
+		fputs("minisentry bench: out of memory\n", stderr);
+		exit(125);
+	}
+	va_end(ap);
+	c->words = words;
+	c->words[++c->count] = NULL;
+}
+
+void command_free(struct command *c)
+{
+	for (int i = 0; i < c->count; i++)
+		free(c->words[i]);
+	free(c->words);
+	*c = (struct command){};
+}
+
+void command_add_runtime(struct command *c, const struct bench_env *env, const struct runtime *rt,
+			 enum group_place place)
+{
+	switch (rt->kind) {
+	case RUNTIME_NATIVE:
+		return;
+	case RUNTIME_PEER:
+		command_add(c, "/bin/sh");
+		command_add(c, "-c");
+		command_add(c, "exec %s \"$@\"", rt->prefix);
+		command_add(c, "%s", rt->name);
+		return;
+	case RUNTIME_SENTRY:
+		break;
+	}
+	command_add(c, "%s", env->options->minisentry);
+	command_add(c, "run");
+	command_add(c, "--platform=%s", rt->name);
+	command_add(c, "--ro=%s", env->home);
+	if (place == PLACE_OVERLAY_DISK)
+		command_add(c, "--overlay=dir=%s/upper", env->work);
+	if (place == PLACE_BIND)
+		command_add(c, "--rw=%s/files", env->work);
+	command_add(c, "--");
+}
+
+void command_add_group(struct command *c, const struct bench_env *env, const struct group *group,
+		       const char *const *rows, int row_count)
+{
+	static const char *const places[] = { [PLACE_OVERLAY_MEMORY] = "overlay_memory",
+					      [PLACE_OVERLAY_DISK] = "overlay_disk",
+					      [PLACE_BIND] = "bind" };
+
+	if (group->kind == GROUP_SCRIPT) {
+		command_add(c, "%s", group->interpreter);
+		command_add(c, "%s/%s", env->home, group->script);
+	} else {
+		command_add(c, "%s/minisentry-bench-guest", env->home);
+		command_add(c, "%s", group->guest);
+	}
+	command_add(c, "--ms");
+	command_add(c, "%d", env->options->loop_ms);
+	command_add(c, "--dir");
+	if (group->place == PLACE_TMPFS)
+		command_add(c, "tmpfs=/dev/shm");
+	else
+		command_add(c, "%s=%s/files", places[group->place], env->work);
+	for (int i = 0; i < row_count; i++)
+		command_add(c, "%s", rows[i]);
+}
+
+void command_first_line(const char *shell_command, char *buf, size_t size)
+{
+	char line[512];
+	FILE *p;
+
+	buf[0] = '\0';
+	snprintf(line, sizeof(line), "timeout 5 %s 2>&1 </dev/null", shell_command);
+	p = popen(line, "r");
+	if (!p)
+		return;
+	if (fgets(line, sizeof(line), p)) {
+		line[strcspn(line, "\n")] = '\0';
+		snprintf(buf, size, "%s", line);
+	}
+	/* The rest of a long text must not block the command. */
+	while (fgets(line, sizeof(line), p))
+		;
+	if (pclose(p) != 0)
+		buf[0] = '\0';
+}

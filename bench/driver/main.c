@@ -1,0 +1,121 @@
+/*
+ * The host side of `minisentry bench`: measures workloads natively, in minisentry and under peers.
+ * It knows minisentry only as a program to run (DESIGN: folders and includes).
+ */
+#include "bench/driver/compare.h"
+#include "bench/driver/json.h"
+#include "bench/driver/machine.h"
+#include "bench/driver/report.h"
+#include "bench/driver/schedule.h"
+#include "bench/driver/table.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signo)
+{
+	(void)signo;
+	interrupted = 1;
+}
+
+/* The first Ctrl-C ends the run in order; a second one kills us. */
+static void set_signals(void)
+{
+	struct sigaction sa = { .sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND };
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	/* A workload that died is seen by its exit, not by writing to it. */
+	signal(SIGPIPE, SIG_IGN);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+static double seconds_since(const struct timespec *begun)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)(now.tv_sec - begun->tv_sec) + (double)(now.tv_nsec - begun->tv_nsec) / 1e9;
+}
+
+static void measure(struct results *r, const struct bench_options *o, const struct bench_env *env)
+{
+	struct sampler *sampler =
+		sampler_new(!o->no_cgroup, r->memory_method, sizeof(r->memory_method));
+	struct timespec begun;
+
+	r->started = time(NULL);
+	clock_gettime(CLOCK_MONOTONIC, &begun);
+	results_init(r, o->rounds);
+	machine_describe(r, o);
+	schedule_run(r, env, sampler, &interrupted);
+	r->seconds = seconds_since(&begun);
+	sampler_free(sampler);
+}
+
+/* Whether everything asked for was written. */
+static bool output(const struct results *r, const struct bench_options *o,
+		   const struct json_run *old)
+{
+	bool ok = true;
+
+	table_print(r, stdout);
+	if (old)
+		compare_print(r, old, o->compare, stdout);
+	fflush(stdout);
+	if (o->json && json_write(r, o->json) != 0)
+		ok = false;
+	if (o->csv) {
+		int error = csv_write(r, o->csv);
+
+		if (error)
+			bench_error(NULL, "cannot write %s: %s", o->csv, strerror(-error));
+		ok &= error == 0;
+	}
+	if (o->report && report_write(r, o->report) != 0)
+		ok = false;
+	return ok;
+}
+
+int main(int argc, char **argv)
+{
+	struct results *r = calloc(1, sizeof(*r));
+	struct json_run *old = NULL;
+	struct bench_options o;
+	struct bench_env env;
+	bool complete;
+
+	if (!r)
+		return 125;
+	switch (options_parse(argc, argv, &o, r)) {
+	case OPTIONS_DONE:
+		return 0;
+	case OPTIONS_BAD:
+		return 125;
+	case OPTIONS_RUN:
+		break;
+	}
+	if (!o.minisentry) {
+		bench_error("minisentry bench", "start this program as `minisentry bench`");
+		return 125;
+	}
+	/* Before minutes of measuring, not after. */
+	if (o.compare && !(old = json_read(o.compare)))
+		return 125;
+	if (!bench_env_init(&env, &o))
+		return 125;
+	set_signals();
+	measure(r, &o, &env);
+	bench_env_remove(&env);
+	complete = output(r, &o, old) && results_complete(r);
+	json_free(old);
+	interrupted = r->interrupted;
+	results_free(r);
+	free(r);
+	return interrupted ? 130 : complete ? 0 : 1;
+}
