@@ -22,9 +22,11 @@
 #define US 1000.0
 #define MS 1000000.0
 #define SAMPLES 3
+#define SLOW_NS (1000 * 1000000UL)
 #define BATCHES 10
 #define BIG_SIZE (256 * MIB)
 #define SPARE_SIZE (32 * MIB)
+#define PWRITE_SIZE (128 * MIB)
 #define MAP_SIZE (32 * MIB)
 #define HOT_SIZE MIB
 #define BATCH_FILES 1000
@@ -83,25 +85,32 @@ static uint64_t append(struct scratch *s, size_t bs, size_t size)
 	return unlink(s->path) ? 0 : ns;
 }
 
+/* Whether a row that began at `begun` takes one more sample of a whole file. */
+static bool another(size_t count, uint64_t begun)
+{
+	return count == 0 || (count < SAMPLES && bench_now() - begun < SLOW_NS);
+}
+
 static void run_append(const struct bench_row *row)
 {
 	double samples[SAMPLES];
 	struct scratch s;
-	uint64_t ns = 0;
+	uint64_t begun, ns = 0;
+	size_t count = 0;
 
 	if (!ready(&s, row->name, BIG_SIZE + SPARE_SIZE))
 		return;
 	append(&s, row->arg, MIB);
 	bench_begin(row->name);
-	for (int i = 0; i < SAMPLES; i++) {
+	begun = bench_now();
+	while (another(count, begun)) {
 		ns = append(&s, row->arg, BIG_SIZE);
 		if (!ns)
 			break;
-		samples[i] = mb_s(BIG_SIZE, ns);
+		samples[count++] = mb_s(BIG_SIZE, ns);
 	}
 	if (ns)
-		bench_end(row->name, bench_median(samples, SAMPLES),
-			  SAMPLES * (BIG_SIZE / row->arg));
+		bench_end(row->name, bench_median(samples, count), count * (BIG_SIZE / row->arg));
 	else
 		bench_fail(row->name, "writing %s", s.path);
 	scratch_remove(&s);
@@ -137,19 +146,19 @@ enum { FRESH, ALLOCATED };
 /* Every page of a file once, by 4 KiB writes, in batches; the file is a hole, or allocated. */
 static void run_pwrite_new(const struct bench_row *row)
 {
-	const size_t pages = BIG_SIZE / PAGE_SIZE / BATCHES;
+	const size_t pages = PWRITE_SIZE / PAGE_SIZE / BATCHES;
 	double samples[BATCHES];
 	bool failed = false;
 	struct scratch s;
 	off_t at = 0;
 	int fd;
 
-	if (!ready(&s, row->name, BIG_SIZE + SPARE_SIZE))
+	if (!ready(&s, row->name, PWRITE_SIZE + SPARE_SIZE))
 		return;
 	append(&s, PAGE_SIZE, MIB);
 	fd = scratch_file(&s, "file", 0);
-	if (row->arg == ALLOCATED ? fallocate(fd, 0, 0, BIG_SIZE) : ftruncate(fd, BIG_SIZE)) {
-		bench_fail(row->name, "making a file of %lu bytes", BIG_SIZE);
+	if (row->arg == ALLOCATED ? fallocate(fd, 0, 0, PWRITE_SIZE) : ftruncate(fd, PWRITE_SIZE)) {
+		bench_fail(row->name, "making a file of %lu bytes", PWRITE_SIZE);
 		goto out;
 	}
 	bench_begin(row->name);
@@ -467,6 +476,8 @@ static void run_dd(const struct bench_row *row)
 	double samples[SAMPLES] = { 0 };
 	bool failed = false;
 	struct scratch s;
+	uint64_t begun;
+	size_t count = 0;
 
 	if (!ready(&s, row->name, BIG_SIZE + SPARE_SIZE))
 		return;
@@ -479,14 +490,15 @@ static void run_dd(const struct bench_row *row)
 		goto out;
 	}
 	bench_begin(row->name);
-	for (int i = 0; i < SAMPLES && !failed; i++) {
-		samples[i] = run_one_dd(&s, DD_COUNT);
-		failed = samples[i] < 0;
+	begun = bench_now();
+	while (!failed && another(count, begun)) {
+		samples[count] = run_one_dd(&s, DD_COUNT);
+		failed = samples[count++] < 0;
 	}
 	if (failed)
 		bench_fail(row->name, "dd");
 	else
-		bench_end(row->name, bench_median(samples, SAMPLES), SAMPLES * DD_COUNT);
+		bench_end(row->name, bench_median(samples, count), count * DD_COUNT);
 out:
 	scratch_remove(&s);
 }
