@@ -164,8 +164,14 @@ struct mm_stats {
 	u64 minor_faults, major_faults;
 	size_t map_count;
 };
-/* peak_rss is the highest rss that any call saw: ask before an exit or exec ends the mm. */
+/* peak_rss is the highest rss that any call saw. Walks all that is mapped. */
 void mm_get_stats(struct mm *mm, struct mm_stats *ret);
+/*
+ * The peak rss in bytes, for a task that leaves mm by exit or exec. Looks again only if that is the
+ * last user: what others use is not over, and a vforked child's exec may not cost a walk of all
+ * that its parent has mapped.
+ */
+u64 mm_last_peak_rss(struct mm *mm);
 /* One vma as /proc/PID/maps and smaps show it. */
 struct mm_vma_info {
 	u64 start, end, offset;

@@ -107,6 +107,18 @@ void mm_get_stats(struct mm *mm, struct mm_stats *ret)
 	*ret = s;
 }
 
+u64 mm_last_peak_rss(struct mm *mm)
+{
+	struct mm_stats s;
+
+	if (atomic_load(&mm->users) == 1) {
+		mm_get_stats(mm, &s);
+		return s.peak_rss;
+	}
+	MUTEX_GUARD(&mm->active_lock);
+	return mm->peak_rss;
+}
+
 /* ---- one vma ---- */
 
 static void add_usage(void *arg, const struct pma *p, u64 len, u32 refs)

@@ -141,7 +141,7 @@ s64 sys_getrusage(struct task *t, const u64 a[6])
 		set_times(&ru, tg->child_utime_ns, tg->child_stime_ns);
 		ru.ru_minflt = (long)tg->child_minflt;
 		ru.ru_majflt = (long)tg->child_majflt;
-		ru.ru_maxrss = (long)(tg->child_maxrss / 1024);
+		ru.ru_maxrss = (long)tg->child_maxrss;
 		mutex_unlock(&t->kernel->tasklist_lock);
 		break;
 	default: return -EINVAL;

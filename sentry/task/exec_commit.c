@@ -104,7 +104,7 @@ static int change_mm(struct task *t, struct mm *mm)
 	size_t size = platform_xstate_size(t->kernel->platform);
 	struct platform_context *ctx, *old_ctx;
 	struct mm *old;
-	struct mm_stats st = { 0 };
+	u64 peak_rss;
 	void *xstate = calloc(1, size);
 	int r = xstate ? platform_context_new(mm_as(mm), &ctx) : -ENOMEM;
 
@@ -120,7 +120,7 @@ static int change_mm(struct task *t, struct mm *mm)
 	futex_release(t);
 	if (t->clear_child_tid.v)
 		futex_clear_child_tid(t);
-	mm_get_stats(t->mm, &st);
+	peak_rss = mm_last_peak_rss(t->mm);
 	mutex_lock(&t->lock);
 	old_ctx = t->ctx;
 	old = t->mm;
@@ -132,7 +132,7 @@ static int change_mm(struct task *t, struct mm *mm)
 	mm_user_put(old);
 	mm_put(old);
 	mutex_lock(&t->kernel->tasklist_lock);
-	t->tg->dead_maxrss = MAX(t->tg->dead_maxrss, st.peak_rss / 1024);
+	t->tg->dead_maxrss = MAX(t->tg->dead_maxrss, peak_rss / 1024);
 	mutex_unlock(&t->kernel->tasklist_lock);
 	return 0;
 }

@@ -357,8 +357,7 @@ static void stop_signals(struct task *t)
 static void leave_guest(struct task *t)
 {
 	struct platform_context *ctx;
-	struct mm_stats st = { 0 };
-	u64 utime = t->prior_utime_ns;
+	u64 utime = t->prior_utime_ns, peak_rss = 0;
 	bool only;
 
 	futex_release(t);
@@ -368,7 +367,7 @@ static void leave_guest(struct task *t)
 	only = t->tg->task_count == 1;
 	mutex_unlock(&t->kernel->tasklist_lock);
 	if (only) /* not for every thread: it walks the whole mm */
-		mm_get_stats(t->mm, &st);
+		peak_rss = mm_last_peak_rss(t->mm);
 	mutex_lock(&t->lock);
 	ctx = t->ctx;
 	if (ctx)
@@ -379,7 +378,7 @@ static void leave_guest(struct task *t)
 	if (ctx)
 		platform_context_free(ctx);
 	mutex_lock(&t->kernel->tasklist_lock);
-	t->tg->dead_maxrss = MAX(t->tg->dead_maxrss, st.peak_rss / 1024);
+	t->tg->dead_maxrss = MAX(t->tg->dead_maxrss, peak_rss / 1024);
 	mutex_unlock(&t->kernel->tasklist_lock);
 }
 

@@ -759,6 +759,39 @@ CASE(rusage_grows)
 	CHECK_ERR(getrusage(99, &a), EINVAL);
 	CHECK(times(NULL) != -1);
 }
+static void touch_32m(void *arg)
+{
+	memset(arg, 1, 32 << 20);
+}
+CASE(rusage_children_maxrss_in_kib)
+{
+	struct rusage a;
+	char *p = mmap(NULL, 32 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	conf_join(conf_fork(touch_32m, p));
+	OK(getrusage(RUSAGE_CHILDREN, &a));
+	CHECK(a.ru_maxrss >= 32 << 10);
+	CHECK(a.ru_maxrss < 64 << 10);
+}
+CASE(vfork_child_keeps_parents_peak)
+{
+	char *p = mmap(NULL, 32 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct rusage a;
+	pid_t pid;
+
+	CHECK(p != MAP_FAILED);
+	memset(p, 1, 32 << 20);
+	pid = vfork();
+	if (pid == 0) {
+		execl("/bin/true", "true", NULL);
+		_exit(1);
+	}
+	conf_join(pid);
+	/* A child that shares its parent's memory neither ends it nor changes what it weighs. */
+	OK(getrusage(RUSAGE_SELF, &a));
+	CHECK(a.ru_maxrss >= 32 << 10);
+}
 CASE(uname_is_linux)
 {
 	struct utsname u;
