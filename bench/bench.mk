@@ -15,6 +15,10 @@ endif
 $(BENCH_DIR)/minisentry-bench: $(patsubst %.c,$(BUILD)/%.o,$(BENCH_DRIVER))
 	@mkdir -p $(@D)
 	$(CC) $(VARIANT) -o $@ $^ -ljansson -lm
+# For the unit test of the driver's arithmetic.
+$(BUILD)/libbench.a: $(patsubst %.c,$(BUILD)/%.o,$(filter-out %/main.c,$(BENCH_DRIVER)))
+	@rm -f $@
+	@ar rcs $@ $^
 # Never with a sanitizer, which a static program cannot have: it is the guest, not what is tested.
 $(BENCH_DIR)/minisentry-bench-guest: $(patsubst %.c,$(BENCH_DIR)/obj/%.o,$(BENCH_GUEST))
 	@mkdir -p $(@D)

@@ -4,7 +4,7 @@ UNIT := $(patsubst test/unit/%_test.c,%,$(wildcard test/unit/*_test.c))
 unit_libs = $(foreach m,$(shell sed -n '1s|^/\* unit: \(.*\) \*/|\1|p' test/unit/$(1)_test.c),$(BUILD)/lib$(m).a)
 define unit_rule
 $(BUILD)/test/unit/$(1): $(BUILD)/test/unit/$(1)_test.o $(call unit_libs,$(1))
-	$(CC) $(VARIANT) -o $$@ $$< -Wl,--start-group $(call unit_libs,$(1)) -Wl,--end-group -lcmocka $(LDLIBS)
+	$(CC) $(VARIANT) -o $$@ $$< -Wl,--start-group $(call unit_libs,$(1)) -Wl,--end-group -lcmocka $(LDLIBS) -lm
 unit-$(1): $(BUILD)/test/unit/$(1)
 	$$<
 endef

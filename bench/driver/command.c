@@ -77,6 +77,28 @@ void command_free(struct command *c)
 	*c = (struct command){};
 }
 
+/*
+ * A prefix of plain words is split here; one that needs a shell gets one, which then replaces
+ * itself by the peer.
+ */
+static void add_peer(struct command *c, const struct runtime *rt)
+{
+	char *words, *save = NULL;
+
+	if (strpbrk(rt->prefix, "'\"`$\\;&|<>()*?[]{}~#=%!\n")) {
+		command_add(c, "/bin/sh");
+		command_add(c, "-c");
+		command_add(c, "exec %s \"$@\"", rt->prefix);
+		command_add(c, "%s", rt->name);
+		return;
+	}
+	words = strdup(rt->prefix);
+	for (char *w = words ? strtok_r(words, " \t", &save) : NULL; w;
+	     w = strtok_r(NULL, " \t", &save))
+		command_add(c, "%s", w);
+	free(words);
+}
+
 void command_add_runtime(struct command *c, const struct bench_env *env, const struct runtime *rt,
 			 enum group_place place)
 {
@@ -84,10 +106,7 @@ void command_add_runtime(struct command *c, const struct bench_env *env, const s
 	case RUNTIME_NATIVE:
 		return;
 	case RUNTIME_PEER:
-		command_add(c, "/bin/sh");
-		command_add(c, "-c");
-		command_add(c, "exec %s \"$@\"", rt->prefix);
-		command_add(c, "%s", rt->name);
+		add_peer(c, rt);
 		return;
 	case RUNTIME_SENTRY:
 		break;

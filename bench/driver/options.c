@@ -24,7 +24,7 @@ static const char help_text[] =
 	"  --platform P,...       seccomp, ptrace, or native for no sandbox of ours\n"
 	"                         (default: seccomp,ptrace); native always runs\n"
 	"  --peer NAME='WORDS'    also run under another sandbox: WORDS, for a shell, come before the\n"
-	"                         workload's command. May be repeated. --peer null=env runs natively\n"
+	"                         workload's command. May be repeated. --peer null= runs natively\n"
 	"                         again, to see how large differences are that mean nothing\n"
 	"  --ms N                 how long a measured loop takes (default 60)\n"
 	"  --timeout S            give up on a workload that says nothing for so long (default 120)\n"
@@ -148,7 +148,7 @@ static bool add_peer(struct results *r, char *arg)
 	for (char *c = arg; equals && c < equals; c++)
 		if (!isalnum((unsigned char)*c) && !strchr("-_.", *c))
 			equals = NULL;
-	if (!equals || equals == arg || equals[1] == '\0') {
+	if (!equals || equals == arg) {
 		bench_error("--peer bwrap='bwrap --dev-bind / /'",
 			    "--peer takes NAME='COMMAND PREFIX', not \"%s\"", arg);
 		return false;

@@ -121,9 +121,14 @@ void progress_done(struct progress *p)
 
 	p->took[p->group * p->runtimes + p->runtime] = took;
 	p->steps_done++;
-	if (!p->quiet && !p->terminal)
-		fprintf(stderr, "round %d/%d %s: %s %.1f s\n", p->round + 1, p->rounds,
-			p->group_name, p->runtime_name, took);
+	if (!p->quiet && !p->terminal) {
+		bool first = p->steps_done % p->runtimes == 1 || p->runtimes == 1;
+
+		if (first)
+			fprintf(stderr, "round %d/%d %s:", p->round + 1, p->rounds, p->group_name);
+		fprintf(stderr, "%s %s %.1f s%s", first ? "" : ",", p->runtime_name, took,
+			p->steps_done % p->runtimes == 0 ? "\n" : "");
+	}
 }
 
 void progress_row(void *progress, const char *row)
@@ -140,6 +145,8 @@ void progress_free(struct progress *p)
 {
 	if (!p->quiet && p->terminal)
 		fputs("\r\033[K", stderr);
+	else if (!p->quiet && p->steps_done % p->runtimes != 0)
+		fputc('\n', stderr);
 	free(p->took);
 	free(p);
 }

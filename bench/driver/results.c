@@ -124,7 +124,8 @@ bool results_complete(const struct results *r)
 {
 	for (int i = 0; i < r->row_count; i++)
 		for (int k = 0; k < r->runtime_count; k++)
-			if (results_summary(r, i, k).count == 0 || results_cell(r, i, k)->clock_lies)
+			if (results_summary(r, i, k).count == 0 || *results_cell(r, i, k)->why ||
+			    results_cell(r, i, k)->clock_lies)
 				return false;
 	return true;
 }

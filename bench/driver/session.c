@@ -1,55 +1,47 @@
 #include "bench/driver/session.h"
 #include "bench/driver/proctree.h"
+#include "bench/driver/workload.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LINE_MAX_LENGTH 1024
 #define PROBE_TIMEOUT_S 30
 #define TRUE_RUNS 10
-#define EXIT_TIMEOUT_MS 5000
 /* Shorter phases are mostly our own questions and answers: no CPU time is given for them. */
 #define CPU_PHASE_LEAST_NS 1e6
-/* The guest's interval lies within ours; more is a lie, less by more than hand-over is too. */
-#define CLOCK_OVER 1.01
-#define CLOCK_UNDER 0.9
+/*
+ * The guest's interval lies within ours: more is a lie, and so is less by more than hand-over can
+ * take. One phase of 60 ms allows for a preempted process; the sum over a process is stricter.
+ */
+#define CLOCK_OVER 1.005
+#define CLOCK_UNDER 0.95
 #define CLOCK_SLACK_NS 1e6
-#define CLOCK_HANDOVER_NS 50e6
+#define CLOCK_PHASE_HANDOVER_NS 50e6
+#define CLOCK_SUM_HANDOVER_NS 4e6
 
 struct session {
 	const struct session_host *host;
 	int group, runtime, round;
 	int timeout_s;
-	pid_t pid;
-	int in, out, err; /* its standard input (we write), output (we read), error (a memfd) */
+	struct workload workload;
 	char line[LINE_MAX_LENGTH];
 	size_t line_length;
-	double spawned_ns, ended_ns;
 	/* The phase under way. */
 	int row; /* index into results.rows; -1: none, or one that nobody asked for */
 	char row_name[80]; /* "" outside a phase */
 	double begun_ns, cpu_ns, memory;
+	/* All phases of the process, by both clocks: long enough to show a clock that is a little off. */
+	double guest_sum_ns, host_sum_ns;
+	int phases;
 	bool *pending; /* [results.row_count] */
 	bool probe_ended;
 	char probe_why[WHY_MAX];
 };
-
-static double now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
-}
 
 static int find_row(const struct results *r, const char *name)
 {
@@ -72,114 +64,21 @@ static void set_why(struct session *s, int row, const char *why)
 		snprintf(cell->why, sizeof(cell->why), "%s", why);
 }
 
-/* ---- starting and ending ---- */
-
-static void child(const struct session *s, char **argv, int in, int out)
+static bool start(struct session *s, const struct command *c)
 {
-	sigset_t none;
-
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	signal(SIGPIPE, SIG_DFL);
-	/* Ctrl-C is for us: the workload is ended in order. */
-	setpgid(0, 0);
-	sampler_join(s->host->sampler);
-	dup2(in, STDIN_FILENO);
-	dup2(out, STDOUT_FILENO);
-	dup2(s->err, STDERR_FILENO);
-	setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", 1);
-	if (chdir(s->host->env->home) != 0)
-		perror(s->host->env->home);
-	execv(argv[0], argv);
-	dprintf(STDERR_FILENO, "%s: %s\n", argv[0], strerror(errno));
-	_exit(errno == ENOENT ? 127 : 126);
-}
-
-static bool start(struct session *s, char **argv)
-{
-	int in[2], out[2];
-
-	s->err = memfd_create("minisentry-bench-stderr", MFD_CLOEXEC);
-	if (s->err < 0 || pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)
-		return false;
-	fflush(NULL);
-	s->spawned_ns = now_ns();
-	s->pid = fork();
-	if (s->pid == 0)
-		child(s, argv, in[0], out[1]);
-	close(in[0]);
-	close(out[1]);
-	s->in = in[1];
-	s->out = out[0];
 	s->line_length = 0;
 	s->row_name[0] = '\0';
 	s->row = -1;
-	return s->pid > 0;
-}
-
-/* The last line that is not empty of what it wrote to standard error. */
-static void last_error(const struct session *s, char *buf, size_t size)
-{
-	char text[4096], *line, *save = NULL, *last = NULL;
-	off_t end = lseek(s->err, 0, SEEK_END);
-	ssize_t n = pread(s->err, text, sizeof(text) - 1,
-			  end > (off_t)sizeof(text) - 1 ? end - (off_t)sizeof(text) + 1 : 0);
-
-	text[n > 0 ? n : 0] = '\0';
-	for (line = strtok_r(text, "\r\n", &save); line; line = strtok_r(NULL, "\r\n", &save))
-		if (line[strspn(line, " \t")])
-			last = line;
-	for (char *c = last; c && *c; c++)
-		if ((unsigned char)*c < ' ')
-			*c = ' ';
-	snprintf(buf, size, "%s", last ? last : "");
-}
-
-/* Whether the process ended within the time that one may take after closing its output. */
-static bool await_exit(pid_t pid)
-{
-	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	struct pollfd p = { fd, POLLIN, 0 };
-	int ready = -1;
-
-	while (fd >= 0 && (ready = poll(&p, 1, EXIT_TIMEOUT_MS)) < 0 && errno == EINTR)
-		;
-	close(fd);
-	return ready == 1;
-}
-
-/* Ends what is left of it and reaps. Says in `why` how it ended. */
-static void finish(struct session *s, bool killed, char *why, size_t size)
-{
-	char error[WHY_MAX - 40];
-	int status = 0;
-	pid_t pid = -1;
-
-	close(s->in);
-	close(s->out);
-	if (!killed && await_exit(s->pid))
-		pid = waitpid(s->pid, &status, WNOHANG);
-	s->ended_ns = now_ns();
-	proctree_kill();
-	while (waitpid(-1, NULL, WNOHANG) > 0)
-		;
-	last_error(s, error, sizeof(error));
-	close(s->err);
-	if (pid != s->pid)
-		snprintf(why, size, "did not end by itself%s%s", *error ? ": " : "", error);
-	else if (WIFSIGNALED(status))
-		snprintf(why, size, "killed by signal %d%s%s", WTERMSIG(status), *error ? ": " : "",
-			 error);
-	else
-		snprintf(why, size, "exit code %d%s%s", WEXITSTATUS(status), *error ? ": " : "",
-			 error);
+	s->guest_sum_ns = s->host_sum_ns = 0;
+	s->phases = 0;
+	return workload_start(&s->workload, c->words, s->host->env->home, s->host->sampler);
 }
 
 /* ---- the lines of a workload (bench/guest/bench.h) ---- */
 
 static bool answer(struct session *s)
 {
-	return write(s->in, "\n", 1) == 1;
+	return write(s->workload.in, "\n", 1) == 1;
 }
 
 /* Startup time is a row of the idle group: from spawning to the first word of a workload at rest. */
@@ -191,7 +90,7 @@ static void record_startup(struct session *s, const char *idle_row)
 	snprintf(name, sizeof(name), "startup_%s", idle_row + strlen("idle_"));
 	row = find_row(s->host->results, name);
 	if (row >= 0) {
-		sample_of(s, row)->value = (now_ns() - s->spawned_ns) / 1e6;
+		sample_of(s, row)->value = (workload_now_ns() - s->workload.started_ns) / 1e6;
 		s->pending[row] = false;
 	}
 }
@@ -231,24 +130,39 @@ static void on_begin(struct session *s, const char *name)
 		s->host->progress(s->host->progress_arg, name);
 	s->memory = sampler_memory(s->host->sampler);
 	s->cpu_ns = sampler_cpu_ns(s->host->sampler);
-	s->begun_ns = now_ns();
+	s->begun_ns = workload_now_ns();
 	answer(s);
 }
 
-static bool clock_lies(double guest_ns, double host_ns)
+static bool clock_lies(double guest_ns, double host_ns, double handover_ns)
 {
 	return guest_ns > host_ns * CLOCK_OVER + CLOCK_SLACK_NS ||
-	       guest_ns < host_ns * CLOCK_UNDER - CLOCK_HANDOVER_NS;
+	       guest_ns < host_ns * CLOCK_UNDER - handover_ns;
+}
+
+/* Flags all rows of the group when the process's phases together show a clock that lies. */
+static void check_clock_sum(struct session *s)
+{
+	const struct results *r = s->host->results;
+
+	if (!clock_lies(s->guest_sum_ns, s->host_sum_ns, s->phases * CLOCK_SUM_HANDOVER_NS))
+		return;
+	for (int i = 0; i < r->row_count; i++)
+		if (r->rows[i]->group == s->group && sample_of(s, i)->host_ns > 0)
+			results_cell(r, i, s->runtime)->clock_lies = true;
 }
 
 static void on_end(struct session *s, const char *name, double value, double ops, double guest_ns)
 {
-	double host_ns = now_ns() - s->begun_ns;
+	double host_ns = workload_now_ns() - s->begun_ns;
 	double cpu_ns = sampler_cpu_ns(s->host->sampler) - s->cpu_ns;
 	double growth = sampler_memory(s->host->sampler) - s->memory;
 
 	if (strcmp(name, s->row_name) != 0)
 		return;
+	s->guest_sum_ns += guest_ns;
+	s->host_sum_ns += host_ns;
+	s->phases++;
 	if (groups[s->group].kind == GROUP_IDLE)
 		value = record_idle(s, name);
 	if (s->row >= 0) {
@@ -262,12 +176,12 @@ static void on_end(struct session *s, const char *name, double value, double ops
 			.host_ns = host_ns,
 		};
 		s->pending[s->row] = false;
-		if (clock_lies(guest_ns, host_ns))
+		if (clock_lies(guest_ns, host_ns, CLOCK_PHASE_HANDOVER_NS))
 			results_cell(s->host->results, s->row, s->runtime)->clock_lies = true;
 	}
 	if (strcmp(name, "probe") == 0) {
 		s->probe_ended = true;
-		if (clock_lies(guest_ns, host_ns))
+		if (clock_lies(guest_ns, host_ns, CLOCK_PHASE_HANDOVER_NS))
 			snprintf(s->probe_why, sizeof(s->probe_why),
 				 "its clock says %.0f ms for what took %.0f ms", guest_ns / 1e6,
 				 host_ns / 1e6);
@@ -333,11 +247,11 @@ enum ending { ENDED, HUNG, INTERRUPTED };
 
 static enum ending converse(struct session *s)
 {
-	double heard_ns = now_ns();
+	double heard_ns = workload_now_ns();
 	char bytes[4096];
 
 	for (;;) {
-		struct pollfd p = { s->out, POLLIN, 0 };
+		struct pollfd p = { s->workload.out, POLLIN, 0 };
 		int ready = poll(&p, 1, 250);
 		ssize_t n;
 
@@ -346,16 +260,16 @@ static enum ending converse(struct session *s)
 		if (s->host->progress)
 			s->host->progress(s->host->progress_arg, NULL);
 		if (ready <= 0) {
-			if (now_ns() - heard_ns > s->timeout_s * 1e9)
+			if (workload_now_ns() - heard_ns > s->timeout_s * 1e9)
 				return HUNG;
 			continue;
 		}
-		n = read(s->out, bytes, sizeof(bytes));
+		n = read(s->workload.out, bytes, sizeof(bytes));
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			return ENDED;
-		heard_ns = now_ns();
+		heard_ns = workload_now_ns();
 		take_bytes(s, bytes, (size_t)n);
 	}
 }
@@ -420,13 +334,14 @@ static enum ending run_process(struct session *s, const char *const *names, int 
 
 	command_add_runtime(&c, s->host->env, rt, group->place);
 	command_add_group(&c, s->host->env, group, names, count);
-	if (!start(s, c.words)) {
+	if (!start(s, &c)) {
 		fail_pending(s, "the host could not start a process");
 		command_free(&c);
 		return ENDED;
 	}
 	ending = converse(s);
-	finish(s, ending != ENDED, how, sizeof(how));
+	workload_finish(&s->workload, ending != ENDED, how, sizeof(how));
+	check_clock_sum(s);
 	command_free(&c);
 	if (ending == HUNG) {
 		snprintf(why, sizeof(why), "hung: no word for %d s%s%s", s->timeout_s,
@@ -480,13 +395,14 @@ static void run_true(struct session *s, int row)
 	command_add(&c, "/bin/true");
 	for (int i = 0; i < TRUE_RUNS && !*s->host->interrupted; i++) {
 		enum ending ending;
+		bool ok;
 
-		if (!start(s, c.words))
+		if (!start(s, &c))
 			break;
 		ending = converse(s);
-		finish(s, ending != ENDED, how, sizeof(how));
-		ms[i] = (s->ended_ns - s->spawned_ns) / 1e6;
-		if (strcmp(how, "exit code 0") != 0) {
+		ok = workload_finish(&s->workload, ending != ENDED, how, sizeof(how));
+		ms[i] = (s->workload.ended_ns - s->workload.started_ns) / 1e6;
+		if (!ok) {
 			set_why(s, row, how);
 			break;
 		}
@@ -562,9 +478,9 @@ void session_probe(const struct session_host *host, int runtime)
 	command_add_runtime(&c, host->env, rt, PLACE_TMPFS);
 	command_add(&c, "%s/minisentry-bench-guest", host->env->home);
 	command_add(&c, "probe");
-	if (start(&s, c.words)) {
+	if (start(&s, &c)) {
 		ending = converse(&s);
-		finish(&s, ending != ENDED, how, sizeof(how));
+		workload_finish(&s.workload, ending != ENDED, how, sizeof(how));
 		if (ending == HUNG)
 			snprintf(rt->why, sizeof(rt->why), "hung: no word for %d s", s.timeout_s);
 		else if (ending == ENDED && !s.probe_ended)

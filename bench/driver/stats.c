@@ -135,7 +135,7 @@ static void student(const double *d, size_t n, double *ret_centre, double *ret_l
 		mean += d[i] / (double)n;
 	for (size_t i = 0; i < n; i++)
 		var += (d[i] - mean) * (d[i] - mean);
-	half = n > 1 ? student_t(n - 1) * sqrt(var / (double)(n - 1) / (double)n) : NAN;
+	half = n > 2 ? student_t(n - 1) * sqrt(var / (double)(n - 1) / (double)n) : NAN;
 	*ret_centre = mean;
 	*ret_low = mean - half;
 	*ret_high = mean + half;

@@ -6,7 +6,7 @@
  * ratio is estimated on log(value / native) by Hodges and Lehmann's pseudo-median, with the
  * interval that inverts Wilcoxon's signed-rank test (Hollander, Wolfe, Chicken: Nonparametric
  * Statistical Methods, ch. 3). Below 6 pairs no such interval reaches 95 %: Student's t on the
- * logarithms is used there.
+ * logarithms is used there, and below 3 there is no interval.
  * Comparisons of two runs: Mann and Whitney's U, exact without ties for small samples, else the
  * normal approximation with corrections for ties and continuity; Holm's step-down correction over
  * all rows.
@@ -18,7 +18,7 @@
 #include <stddef.h>
 
 struct ratio {
-	double value, low, high; /* 95 % interval; NAN each when there are no pairs */
+	double value, low, high; /* 95 % interval; NAN each when there are too few pairs */
 	size_t pairs;
 };
 

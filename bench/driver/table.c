@@ -71,7 +71,10 @@ static void print_ratio(const struct table *t, const struct summary *s)
 	format_number(value, sizeof(value), s->ratio.value);
 	format_number(low, sizeof(low), s->ratio.low);
 	format_number(high, sizeof(high), s->ratio.high);
-	snprintf(text, sizeof(text), "%6s [%s, %s]", value, low, high);
+	if (isnan(s->ratio.low))
+		snprintf(text, sizeof(text), "%6s", value);
+	else
+		snprintf(text, sizeof(text), "%6s [%s, %s]", value, low, high);
 	fprintf(t->out, "  %s%-23s%s", paint(t, cost_colour(s->cost)), text, paint(t, RESET));
 }
 

@@ -242,7 +242,7 @@ void bench_release(int pid, int fd)
 static void probe(void)
 {
 	bench_begin("probe");
-	usleep(20000);
+	usleep(200000);
 	bench_end("probe", 1, 1);
 }
 

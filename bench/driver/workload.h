@@ -1,0 +1,34 @@
+/*
+ * The process of a workload: started with pipes for its standard input and output and a file for
+ * its standard error, in a process group of its own; ended with everything that it left behind.
+ */
+#ifndef BENCH_DRIVER_WORKLOAD_H
+#define BENCH_DRIVER_WORKLOAD_H
+
+#include "bench/driver/sampler.h"
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct workload {
+	pid_t pid;
+	int in, out, err; /* we write its input, read its output; err is a memfd */
+	double started_ns, ended_ns; /* CLOCK_MONOTONIC, just before fork and after its exit */
+};
+
+double workload_now_ns(void);
+
+/*
+ * Runs argv in `folder` (PATH is the standard one, so every runtime finds the same programs), in
+ * the sampler's cgroup. False when the host cannot start a process.
+ */
+bool workload_start(struct workload *w, char **argv, const char *folder,
+		    const struct sampler *sampler);
+
+/*
+ * Ends it: waits a moment for its exit unless `kill`, kills and reaps all our descendants, closes
+ * the descriptors. Writes how it ended into `how`, with the last line of its standard error. True if
+ * it ended by itself with exit code 0.
+ */
+bool workload_finish(struct workload *w, bool kill, char *how, size_t size);
+
+#endif
