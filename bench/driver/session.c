@@ -22,6 +22,7 @@
 #define CLOCK_UNDER 0.95
 #define CLOCK_SLACK_NS 1e6
 #define CLOCK_PHASE_HANDOVER_NS 50e6
+#define CLOCK_SUM_SLACK_NS 20e6
 #define CLOCK_SUM_HANDOVER_NS 4e6
 
 struct session {
@@ -145,7 +146,8 @@ static void check_clock_sum(struct session *s)
 {
 	const struct results *r = s->host->results;
 
-	if (!clock_lies(s->guest_sum_ns, s->host_sum_ns, s->phases * CLOCK_SUM_HANDOVER_NS))
+	if (!clock_lies(s->guest_sum_ns, s->host_sum_ns,
+			CLOCK_SUM_SLACK_NS + s->phases * CLOCK_SUM_HANDOVER_NS))
 		return;
 	for (int i = 0; i < r->row_count; i++)
 		if (r->rows[i]->group == s->group && sample_of(s, i)->host_ns > 0)
