@@ -123,7 +123,7 @@ int canvas_head(const struct canvas *c)
 	int count, columns = key_columns(c, &count);
 
 	return (c->look == PLOT_PNG ? TITLE_HEIGHT : 0) +
-	       (count + columns - 1) / columns * KEY_LINE + 8;
+	       (count + columns - 1) / columns * KEY_LINE + 10;
 }
 
 void canvas_key(const struct canvas *c)

@@ -69,7 +69,7 @@ static const char style[] =
 	".onlight{color:var(--l)}@media(prefers-color-scheme:dark){.onlight{color:var(--d)}}"
 	"figure{margin:20px 0 28px;max-width:960px}"
 	"figcaption{font-size:14px}figcaption b{font-size:15px}"
-	"figure svg{display:block;width:100%;min-width:680px;height:auto}"
+	"figure svg{display:block;width:100%;min-width:600px;height:auto}"
 	"figure svg.dark{display:none}"
 	"@media(prefers-color-scheme:dark){figure svg.light{display:none}"
 	"figure svg.dark{display:block}}"

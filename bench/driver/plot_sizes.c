@@ -17,9 +17,9 @@ struct panel {
 
 struct chart {
 	struct chart_text text;
-	const char *y_label, *x_label; /* the latter says its unit too */
-	char x_unit;		       /* K or M */
-	bool density;		       /* few bytes a write are dense: they go to the right */
+	const char *y_label, *x_label;
+	char x_unit;  /* K or M */
+	bool density; /* few bytes a write are dense: they go to the right */
 	struct panel panels[PANELS_MAX];
 };
 
@@ -27,17 +27,17 @@ struct chart {
 
 static const struct chart charts[] = {
 	{ .text = { "cow-density", "Copy-on-write breaks against density",
-		    "32 writes to a 64 MiB heap after fork, of which one page in every so many KiB "
+		    "32 writes to a 64 MiB heap after fork, of which one page in so many KiB "
 		    "was touched. " SPREAD_CAPTION },
 	  .y_label = "time",
-	  .x_label = "KiB of heap a touched page: sparse to the left, dense to the right",
+	  .x_label = "heap for each page touched (right: denser)",
 	  .x_unit = 'K',
 	  .density = true,
 	  .panels = { { "", "CopyOnWriteBreaks/1page-per-" } } },
 	{ .text = { "fork-time", "fork against memory touched",
 		    "A flat line: the cost does not grow with the parent. " SPREAD_CAPTION },
 	  .y_label = "time",
-	  .x_label = "MiB touched",
+	  .x_label = "memory touched",
 	  .x_unit = 'M',
 	  .panels = { { "fork", "fork_" },
 		      { "fork, all pages just rewritten", "fork_rewritten_" },
@@ -45,7 +45,7 @@ static const struct chart charts[] = {
 	{ .text = { "tmpfs-blocks", "tmpfs bandwidth against block size",
 		    "More is better. " SPREAD_CAPTION },
 	  .y_label = "bandwidth",
-	  .x_label = "block size, KiB",
+	  .x_label = "block size",
 	  .x_unit = 'K',
 	  .panels = { { "append, 256 MiB file", "append_256M_bs" },
 		      { "fio write", "fio_tmpfs_write_" },
@@ -129,6 +129,20 @@ static double panel_x(const struct chart *chart, const struct panel_rows *rows, 
 	return chart->density ? -log2((double)rows->sizes[i]) : log2((double)rows->sizes[i]);
 }
 
+/* "64K", "1M": the shortest, as the greater ones are close to each other. */
+static void put_size(FILE *out, long size, char unit)
+{
+	static const char units[] = "KMG";
+	const char *at = strchr(units, unit);
+
+	for (; size > 0 && size % 1024 == 0 && at[1]; at++)
+		size /= 1024;
+	if (size == 0)
+		putc('0', out);
+	else
+		fprintf(out, "%ld%c", size, *at);
+}
+
 static void put_panel_axes(const struct canvas *c, const struct panel *panel,
 			   const struct panel_rows *rows, bool first)
 {
@@ -138,9 +152,11 @@ static void put_panel_axes(const struct canvas *c, const struct panel *panel,
 
 	fprintf(c->out, "set xrange [%.4f:%.4f]\nset xtics (", fmin(a, b) - room,
 		fmax(a, b) + room);
-	for (int i = 0; i < rows->count; i++)
-		fprintf(c->out, "%s'%ld' %.4f", i > 0 ? ", " : "", rows->sizes[i],
-			panel_x(chart, rows, i));
+	for (int i = 0; i < rows->count; i++) {
+		fputs(i > 0 ? ", '" : "'", c->out);
+		put_size(c->out, rows->sizes[i], chart->x_unit);
+		fprintf(c->out, "' %.4f", panel_x(chart, rows, i));
+	}
 	fputs(")\nset title ", c->out);
 	gnuplot_string(c->out, panel->title);
 	fprintf(c->out, " offset 0,-0.4 textcolor rgb '%s'\n", c->palette->text);
@@ -223,7 +239,7 @@ static void place_chart(struct canvas *c, int panel_count)
 	c->width = panel_count > 1 ? CANVAS_WIDTH : 620;
 	c->left = 76;
 	c->right = c->width - 16;
-	c->top = canvas_head(c) + (panel_count > 1 ? 24 : 8);
+	c->top = canvas_head(c) + (panel_count > 1 ? 30 : 8);
 	c->bottom = c->top + 270;
 	c->height = c->bottom + CANVAS_FOOT;
 }

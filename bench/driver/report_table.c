@@ -114,19 +114,28 @@ static void put_head(const struct table *t)
 
 /* ---- cells ---- */
 
+/* format_number, with three digits of small numbers too: ratios of fork are thousandths. */
+static void number_text(char *buf, size_t size, double value)
+{
+	if (value > 0 && value < 0.0995 && value >= 1e-9)
+		snprintf(buf, size, "%.*f", 2 - (int)floor(log10(value)), value);
+	else
+		format_number(buf, size, value);
+}
+
 /* "1.23" above "[1.2-1.3]"; an interval that is not there is left out. */
 static void put_range(FILE *out, double value, const char *suffix, double low, double high)
 {
 	char text[40];
 
-	format_number(text, sizeof(text), value);
+	number_text(text, sizeof(text), value);
 	html_text(out, text);
 	fputs(suffix, out);
 	if (!isfinite(low) || !isfinite(high))
 		return;
-	format_number(text, sizeof(text), low);
+	number_text(text, sizeof(text), low);
 	fprintf(out, "<small>[%s\u2013", text);
-	format_number(text, sizeof(text), high);
+	number_text(text, sizeof(text), high);
 	fprintf(out, "%s]</small>", text);
 }
 
@@ -164,7 +173,7 @@ static void put_cpu_ratio(const struct table *t, const struct row *row, const st
 
 	if (row->flags & ROW_VALUE || !isfinite(s->cpu_ratio))
 		return;
-	format_number(text, sizeof(text), s->cpu_ratio);
+	number_text(text, sizeof(text), s->cpu_ratio);
 	fprintf(t->out, "<small>%s\u00d7</small>", text);
 }
 
@@ -326,7 +335,7 @@ static void put_mean(const struct table *t)
 		int rows = 0;
 		double mean = results_geomean(t->r, t->suite, t->shown[i], &rows);
 
-		format_number(number, sizeof(number), mean);
+		number_text(number, sizeof(number), mean);
 		snprintf(text, sizeof(text), "%s\u00d7<small>of %d row%s</small>", number, rows,
 			 rows == 1 ? "" : "s");
 		put_foot_cell(t, t->shown[i], isfinite(mean) ? text : "", cost_class(mean));
@@ -433,7 +442,7 @@ void report_overview(FILE *out, const struct results *r)
 
 			if (t.shown[i] == 0)
 				continue;
-			format_number(text, sizeof(text), mean);
+			number_text(text, sizeof(text), mean);
 			fprintf(out, "<td class=\"ratio %s\">%s%s</td>", cost_class(mean), text,
 				isfinite(mean) ? "\u00d7" : "");
 		}
