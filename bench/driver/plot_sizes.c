@@ -8,7 +8,7 @@
 
 #define PANELS_MAX 3
 #define POINTS_MAX 32
-#define PANEL_GAP 48
+#define PANEL_GAP 56
 
 /* Rows "PREFIX<digits>UNIT", where UNIT is K or M, in either case. */
 struct panel {
