@@ -24,7 +24,7 @@ BATCHES = 3
 TOOLS = 10  # programs that a batch starts
 TOOL = "/bin/true"
 PARTS = 16  # of the pool's work
-WORDS = 8  # of a message
+WORDS = 8  # in a message
 MESSAGES = 24000  # the working set: about 35 MiB of objects
 pooled = []  # what forked workers find the working set by
 
