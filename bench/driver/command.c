@@ -33,6 +33,9 @@ bool bench_env_init(struct bench_env *env, const struct bench_options *o)
 			    o->disk, strerror(errno));
 		return false;
 	}
+	strcpy(env->shm, "/dev/shm/minisentry-bench.XXXXXX");
+	if (!mkdtemp(env->shm)) /* no /dev/shm: the rows that need it will say so */
+		strcpy(env->shm, "/dev/shm");
 	snprintf(path, sizeof(path), "%s/files", env->work);
 	mkdir(path, 0755);
 	snprintf(path, sizeof(path), "%s/upper", env->work);
@@ -44,14 +47,40 @@ static int remove_one(const char *path, const struct stat *st, int flag, struct 
 {
 	(void)st;
 	(void)flag;
-	(void)ftw;
-	return remove(path);
+	/* What cannot be removed stays; the folder itself is not ours to remove here. */
+	if (ftw->level > 0)
+		(void)!remove(path);
+	return 0;
+}
+
+static void empty(const char *path)
+{
+	nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+static bool shm_is_ours(const struct bench_env *env)
+{
+	return strcmp(env->shm, "/dev/shm") != 0;
+}
+
+void bench_env_clean(const struct bench_env *env)
+{
+	char path[280];
+
+	snprintf(path, sizeof(path), "%s/files", env->work);
+	empty(path);
+	if (shm_is_ours(env))
+		empty(env->shm);
 }
 
 void bench_env_remove(struct bench_env *env)
 {
-	if (*env->work)
-		nftw(env->work, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+	empty(env->work);
+	rmdir(env->work);
+	if (shm_is_ours(env)) {
+		empty(env->shm);
+		rmdir(env->shm);
+	}
 }
 
 void command_add(struct command *c, const char *fmt, ...)
@@ -140,7 +169,7 @@ void command_add_group(struct command *c, const struct bench_env *env, const str
 	command_add(c, "%d", env->options->loop_ms);
 	command_add(c, "--dir");
 	if (group->place == PLACE_TMPFS)
-		command_add(c, "tmpfs=/dev/shm");
+		command_add(c, "tmpfs=%s", env->shm);
 	else
 		command_add(c, "%s=%s/files", places[group->place], env->work);
 	for (int i = 0; i < row_count; i++)

@@ -10,10 +10,13 @@ struct bench_env {
 	const struct bench_options *options;
 	char home[256]; /* where this program is, and the guest's programs */
 	char work[256]; /* ours on disk, below --disk: "files" and "upper" in it */
+	char shm[64]; /* ours in /dev/shm; a sandbox with its own /dev/shm makes it there */
 };
 
 /* Finds `home` and makes the folders; false after a message. */
 bool bench_env_init(struct bench_env *env, const struct bench_options *o);
+/* Empties the folders: a workload that was killed leaves its files. */
+void bench_env_clean(const struct bench_env *env);
 void bench_env_remove(struct bench_env *env);
 
 /* A NULL-terminated vector of copied words. */

@@ -52,7 +52,7 @@ static double *column(const struct results *r, int row, int runtime, size_t offs
 	double *values = alloc((size_t)r->rounds, sizeof(*values));
 
 	for (int i = 0; i < r->rounds; i++)
-		values[i] = *(const double *)((const char *)&cell->samples[i] + offset);
+		memcpy(&values[i], (const char *)&cell->samples[i] + offset, sizeof(values[i]));
 	return values;
 }
 

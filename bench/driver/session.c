@@ -344,6 +344,7 @@ static enum ending run_process(struct session *s, const char *const *names, int 
 	ending = converse(s);
 	workload_finish(&s->workload, ending != ENDED, how, sizeof(how));
 	check_clock_sum(s);
+	bench_env_clean(s->host->env);
 	command_free(&c);
 	if (ending == HUNG) {
 		snprintf(why, sizeof(why), "hung: no word for %d s%s%s", s->timeout_s,

@@ -151,7 +151,10 @@ struct ratio stats_ratio(const double *values, const double *base, size_t count)
 		if (values[i] > 0 && base[i] > 0) /* false for NAN */
 			d[n++] = log(values[i] / base[i]);
 	if (n) {
-		(n >= 6 ? hodges_lehmann : student)(d, n, &centre, &low, &high);
+		if (n >= 6)
+			hodges_lehmann(d, n, &centre, &low, &high);
+		else
+			student(d, n, &centre, &low, &high);
 		r = (struct ratio){ exp(centre), exp(low), exp(high), n };
 	}
 	free(d);

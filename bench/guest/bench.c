@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -253,6 +254,16 @@ static void list_rows(void)
 			printf("%s %s\n", bench_groups[g]->name, bench_groups[g]->rows[r].name);
 }
 
+/* The driver's folder in /dev/shm is not there in a sandbox that has its own. */
+static void add_dir(const char *name_and_path)
+{
+	const char *path = strchr(name_and_path, '=');
+
+	if (path && mkdir(path + 1, 0755) != 0 && errno != EEXIST)
+		perror(path + 1);
+	bench.dirs[bench.dir_count++] = name_and_path;
+}
+
 static int run_group(const struct bench_group *group)
 {
 	for (size_t r = 0; r < group->count; r++)
@@ -276,7 +287,7 @@ int main(int argc, char **argv)
 		if (strcmp(argv[at], "--ms") == 0)
 			bench.loop_ns = strtoul(argv[at + 1], NULL, 10) * 1000000UL;
 		else if (strcmp(argv[at], "--dir") == 0 && bench.dir_count < DIRS_MAX)
-			bench.dirs[bench.dir_count++] = argv[at + 1];
+			add_dir(argv[at + 1]);
 	}
 	bench.wanted = argv + at;
 	bench.wanted_count = argc - at;
