@@ -93,7 +93,8 @@ double results_geomean(const struct results *r, int suite, int runtime, int *ret
 	for (int i = 0; i < r->row_count; i++) {
 		double cost;
 
-		if (row_suite(r->rows[i]) != suite || (r->rows[i]->flags & ROW_COUNT))
+		if (row_suite(r->rows[i]) != suite || (r->rows[i]->flags & ROW_COUNT) ||
+		    results_cell(r, i, runtime)->clock_lies)
 			continue;
 		cost = results_summary(r, i, runtime).cost;
 		if (!isnan(cost))
@@ -143,7 +144,7 @@ void format_number(char *buf, size_t size, double value)
 	else if (magnitude >= 0.9995)
 		snprintf(buf, size, "%.2f", value);
 	else
-		snprintf(buf, size, "%.3f", value);
+		snprintf(buf, size, "%.*f", (int)fmin(9, 2 - floor(log10(magnitude * 1.0005))), value);
 }
 
 void format_value(char *buf, size_t size, double value, const char *unit)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define LINE_MAX_LENGTH 1024
@@ -14,6 +15,9 @@
 #define TRUE_RUNS 10
 /* Shorter phases are mostly our own questions and answers: no CPU time is given for them. */
 #define CPU_PHASE_LEAST_NS 1e6
+#define SETTLE_LOOKS 20
+#define SETTLE_NS 10000000
+#define SETTLE_BYTES 65536
 /*
  * The guest's interval lies within ours: more is a lie, and so is less by more than hand-over can
  * take. One phase of 60 ms allows for a preempted process; the sum over a process is stricter.
@@ -121,6 +125,24 @@ static double record_idle(struct session *s, const char *idle_row)
 	return m.pss / 1e6;
 }
 
+/*
+ * Memory at the start of a phase. What an earlier row freed may still be on its way back to the
+ * kernel: waits until two looks agree, but not for long, since other things may move too.
+ */
+static double settled_memory(const struct session *s)
+{
+	double before = sampler_memory(s->host->sampler), now = before;
+
+	for (int i = 0; i < SETTLE_LOOKS; i++) {
+		nanosleep(&(struct timespec){ .tv_nsec = SETTLE_NS }, NULL);
+		now = sampler_memory(s->host->sampler);
+		if (!(fabs(now - before) > SETTLE_BYTES))
+			break;
+		before = now;
+	}
+	return now;
+}
+
 static void on_begin(struct session *s, const char *name)
 {
 	snprintf(s->row_name, sizeof(s->row_name), "%s", name);
@@ -129,7 +151,9 @@ static void on_begin(struct session *s, const char *name)
 		record_startup(s, name);
 	if (s->host->progress)
 		s->host->progress(s->host->progress_arg, name);
-	s->memory = sampler_memory(s->host->sampler);
+	s->memory = s->row >= 0 && (s->host->results->rows[s->row]->flags & ROW_GROWTH) ?
+			    settled_memory(s) :
+			    sampler_memory(s->host->sampler);
 	s->cpu_ns = sampler_cpu_ns(s->host->sampler);
 	s->begun_ns = workload_now_ns();
 	answer(s);

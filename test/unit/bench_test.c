@@ -145,7 +145,13 @@ static void values_have_three_digits(void **state)
 	char buf[32];
 
 	format_number(buf, sizeof(buf), 0.0123);
-	assert_string_equal(buf, "0.012");
+	assert_string_equal(buf, "0.0123");
+	format_number(buf, sizeof(buf), 0.09996);
+	assert_string_equal(buf, "0.100");
+	format_number(buf, sizeof(buf), 0.00473);
+	assert_string_equal(buf, "0.00473");
+	format_number(buf, sizeof(buf), 0.5);
+	assert_string_equal(buf, "0.500");
 	format_number(buf, sizeof(buf), 9.999);
 	assert_string_equal(buf, "10.0");
 	format_number(buf, sizeof(buf), 123.4);
