@@ -5,6 +5,7 @@
 #include "bench/driver/compare.h"
 #include "bench/driver/json.h"
 #include "bench/driver/machine.h"
+#include "bench/driver/markdown.h"
 #include "bench/driver/report.h"
 #include "bench/driver/schedule.h"
 #include "bench/driver/table.h"
@@ -58,6 +59,13 @@ static void measure(struct results *r, const struct bench_options *o, const stru
 	sampler_free(sampler);
 }
 
+static bool written(int error, const char *path)
+{
+	if (error)
+		bench_error(NULL, "cannot write %s: %s", path, strerror(-error));
+	return error == 0;
+}
+
 /* Whether everything asked for was written. */
 static bool output(const struct results *r, const struct bench_options *o,
 		   const struct json_run *old)
@@ -70,13 +78,10 @@ static bool output(const struct results *r, const struct bench_options *o,
 	fflush(stdout);
 	if (o->json && json_write(r, o->json) != 0)
 		ok = false;
-	if (o->csv) {
-		int error = csv_write(r, o->csv);
-
-		if (error)
-			bench_error(NULL, "cannot write %s: %s", o->csv, strerror(-error));
-		ok &= error == 0;
-	}
+	if (o->csv)
+		ok &= written(csv_write(r, o->csv), o->csv);
+	if (o->markdown)
+		ok &= written(markdown_write(r, o->markdown), o->markdown);
 	if (o->report && report_write(r, o->report) != 0)
 		ok = false;
 	return ok;

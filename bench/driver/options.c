@@ -35,6 +35,7 @@ static const char help_text[] =
 	"What to write\n"
 	"  --json FILE            everything, for --compare and other programs\n"
 	"  --csv FILE             a line per row and runtime\n"
+	"  --markdown FILE        the tables for a document\n"
 	"  --report DIR           a page with tables and plots, and the plots as PNG (needs gnuplot)\n"
 	"  --compare OLD.json     what changed since that run, and whether it is more than noise\n"
 	"  --quiet                no progress\n"
@@ -55,6 +56,7 @@ enum {
 	OPT_NO_CGROUP,
 	OPT_JSON,
 	OPT_CSV,
+	OPT_MARKDOWN,
 	OPT_REPORT,
 	OPT_COMPARE,
 	OPT_QUIET,
@@ -73,6 +75,7 @@ static const struct option long_options[] = {
 	{ "no-cgroup", no_argument, NULL, OPT_NO_CGROUP },
 	{ "json", required_argument, NULL, OPT_JSON },
 	{ "csv", required_argument, NULL, OPT_CSV },
+	{ "markdown", required_argument, NULL, OPT_MARKDOWN },
 	{ "report", required_argument, NULL, OPT_REPORT },
 	{ "compare", required_argument, NULL, OPT_COMPARE },
 	{ "quiet", no_argument, NULL, OPT_QUIET },
@@ -275,6 +278,9 @@ static bool take_option(int opt, char *arg, struct bench_options *o, struct resu
 		return true;
 	case OPT_CSV:
 		o->csv = arg;
+		return true;
+	case OPT_MARKDOWN:
+		o->markdown = arg;
 		return true;
 	case OPT_REPORT:
 		o->report = arg;

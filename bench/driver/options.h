@@ -10,7 +10,7 @@ struct bench_options {
 	int timeout_s; /* without a word from a workload */
 	bool no_cgroup;
 	bool quiet;
-	const char *json, *csv, *report, *compare; /* paths, or NULL */
+	const char *json, *csv, *markdown, *report, *compare; /* paths, or NULL */
 	const char *minisentry; /* the program under test */
 	const char *disk; /* a folder on disk for the overlay and bind rows */
 };

@@ -84,11 +84,8 @@ static void put_fact(FILE *out, const char *name, const char *text)
 static void put_facts(FILE *out, const struct results *r)
 {
 	char text[100];
-	struct tm tm;
 
 	fputs("<dl>\n", out);
-	if (localtime_r(&r->started, &tm) && strftime(text, sizeof(text), "%F %T %z", &tm) > 0)
-		put_fact(out, "date", text);
 	snprintf(text, sizeof(text), "%d of %d, in %.0f min %02.0f s", r->rounds_done, r->rounds,
 		 floor(r->seconds / 60), floor(fmod(r->seconds, 60)));
 	put_fact(out, "rounds", text);

@@ -227,6 +227,8 @@ static void on_refusal(struct session *s, const char *name, const char *why, boo
 	results_cell(s->host->results, row, s->runtime)->skipped |= skipped;
 	s->pending[row] = false;
 	/* A row's further values have no phase of their own and fail with it. */
+	if (s->host->results->rows[row]->flags & ROW_VALUE)
+		return;
 	for (int i = row + 1; i < s->host->results->row_count &&
 			      (s->host->results->rows[i]->flags & ROW_VALUE);
 	     i++) {
