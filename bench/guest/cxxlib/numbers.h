@@ -1,4 +1,4 @@
-// Numbers: statistics, matrices, big integers, random samples, expressions, dates, intervals.
+// Numbers: statistics, matrices, big integers, expressions, dates, intervals.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <string_view>
 #include <valarray>
@@ -73,23 +72,6 @@ class BigInt
 };
 std::ostream &operator<<(std::ostream &out, const BigInt &value);
 BigInt factorial(unsigned n);
-
-// Draws that are the same for the same seed.
-class Sampler
-{
-      public:
-	explicit Sampler(std::uint32_t seed) : engine_(seed)
-	{
-	}
-	std::vector<int> permutation(int n);
-	std::vector<double> normal(std::size_t n, double mean, double deviation);
-	std::vector<std::string> choose(const std::vector<std::string> &from, std::size_t n);
-	std::vector<std::size_t> weighted(const std::vector<double> &weights, std::size_t draws);
-	std::string identifier(std::size_t length);
-
-      private:
-	std::mt19937 engine_;
-};
 
 // Arithmetic with + - * / ^, parentheses, names and functions of one or two arguments.
 class Expression

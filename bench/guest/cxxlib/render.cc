@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cctype>
 #include <functional>
-#include <regex>
 #include <stdexcept>
 
 namespace toolbox
@@ -50,20 +49,29 @@ std::string apply_filters(const std::string &chain, std::string value)
 
 std::string render(const std::string &pattern, const std::map<std::string, std::string> &values)
 {
-	static const std::regex field(R"(\{\{\s*(\w+)\s*(?::([^|}]*))?((?:\|\w+)*)\s*\}\})");
 	std::string out;
-	auto last = pattern.begin();
-	for (std::sregex_iterator it(pattern.begin(), pattern.end(), field), end; it != end; ++it) {
-		const auto &match = *it;
-		auto value = values.find(match[1]);
-		out.append(last, match[0].first);
-		last = match[0].second;
-		if (value == values.end() && !match[2].matched)
-			throw std::out_of_range("no value for " + match[1].str());
-		out += apply_filters(match[3],
-				     value == values.end() ? match[2].str() : value->second);
+	std::string_view rest = pattern;
+	for (auto open = rest.find("{{"); open != rest.npos; open = rest.find("{{")) {
+		auto close = rest.find("}}", open);
+		if (close == rest.npos)
+			throw std::invalid_argument("unfinished {{ in " + pattern);
+		auto field = trim(rest.substr(open + 2, close - open - 2));
+		out += rest.substr(0, open);
+		rest.remove_prefix(close + 2);
+
+		auto bar = std::min(field.find('|'), field.size());
+		auto chain = field.substr(bar);
+		field = field.substr(0, bar);
+		auto colon = field.find(':');
+		std::string name(trim(field.substr(0, colon)));
+		auto value = values.find(name);
+		if (value == values.end() && colon == field.npos)
+			throw std::out_of_range("no value for " + name);
+		out += apply_filters(std::string(chain),
+				     value == values.end() ? std::string(field.substr(colon + 1))
+							   : value->second);
 	}
-	return out.append(last, pattern.end());
+	return out += rest;
 }
 
 } // namespace toolbox

@@ -1,8 +1,9 @@
-#include "numbers.h"
+#include "sampler.h"
 #include <algorithm>
 #include <iterator>
 #include <numeric>
 #include <stdexcept>
+#include <string_view>
 
 namespace toolbox
 {

@@ -1,6 +1,7 @@
 // Tests of every part; prints what fails, and "all passed" when nothing does.
 #include "data.h"
 #include "numbers.h"
+#include "sampler.h"
 #include "structures.h"
 #include "system.h"
 #include "text.h"
@@ -64,7 +65,7 @@ void test_text()
 	CHECK(glob_match("[!a-c]?", "dx") && throws([] { glob_match("[a", "a"); }));
 	CHECK(render("{{greeting:Hello}}, {{ name|upper|reverse }}!", { { "name", "ann" } }) ==
 	      "Hello, NNA!");
-	CHECK(throws([] { render("{{missing}}", {}); }));
+	CHECK(throws([] { render("{{missing}}", {}); }) && throws([] { render("{{a", {}); }));
 }
 
 void test_data()
