@@ -87,7 +87,7 @@ static void build(const struct bench_row *row)
 	    scratch_make(&scratch, row->name, (const char *)row->arg))
 		return;
 	snprintf(tmpdir, sizeof(tmpdir), "TMPDIR=%s", dir);
-	if (copy_sources(dir) || (code = program_run(warm_up, -1, NULL, 0))) {
+	if (copy_sources(dir) || program_run(warm_up, -1, NULL, 0)) {
 		bench_fail(row->name, "cannot set the build up in %s", dir);
 		goto out;
 	}

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -199,7 +200,7 @@ static bool answers(const struct server_options *options)
 {
 	size_t length = strlen(options->request), want = strlen(options->answer), got = 0;
 	int fd = connect_to(options);
-	char answer[64];
+	char answer[64] = "";
 
 	if (fd < 0)
 		return false;
@@ -298,9 +299,22 @@ static const char nginx_config[] = "%s"
 				   "	server { listen 127.0.0.1:%u; root %s; }\n"
 				   "}\n";
 
+static int __attribute__((format(printf, 2, 3))) write_file(const char *path, const char *fmt, ...)
+{
+	FILE *f = fopen(path, "w");
+	va_list ap;
+
+	if (!f)
+		return -1;
+	va_start(ap, fmt);
+	vfprintf(f, fmt, ap);
+	va_end(ap);
+	return (ferror(f) | fclose(f)) ? -1 : 0;
+}
+
 int server_start_nginx(const char *row, const char *dir, uint16_t *ret_port, struct server *server)
 {
-	char config[PATH_MAX];
+	char index[PATH_MAX], config[PATH_MAX];
 	char *const argv[] = { "nginx", "-e", "stderr", "-p", (char *)dir, "-c", config, NULL };
 	uint16_t port = server_free_port();
 	struct server_options options = { .argv = argv,
@@ -309,20 +323,14 @@ int server_start_nginx(const char *row, const char *dir, uint16_t *ret_port, str
 					  .answer = "HTTP/1.1 200" };
 	/* Its worker would be nobody, who may not read a folder of root's. */
 	const char *user = geteuid() == 0 ? "user root;\n" : "";
-	FILE *f;
 
-	snprintf(config, sizeof(config), "%s/index.html", dir);
-	f = fopen(config, "w");
-	if (!f || fputs("nginx is up\n", f) < 0 || fclose(f))
-		goto fail;
+	snprintf(index, sizeof(index), "%s/index.html", dir);
 	snprintf(config, sizeof(config), "%s/nginx.conf", dir);
-	f = fopen(config, "w");
-	if (!f || fprintf(f, nginx_config, user, dir, dir, dir, dir, dir, dir, port, dir) < 0 ||
-	    fclose(f) || !port)
-		goto fail;
+	if (!port || write_file(index, "nginx is up\n") ||
+	    write_file(config, nginx_config, user, dir, dir, dir, dir, dir, dir, port, dir)) {
+		bench_fail(row, "cannot configure nginx in %s", dir);
+		return -1;
+	}
 	*ret_port = port;
 	return server_start(row, server, &options);
-fail:
-	bench_fail(row, "cannot configure nginx in %s", dir);
-	return -1;
 }
