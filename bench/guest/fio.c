@@ -34,8 +34,8 @@ static const struct shape {
 	unsigned kib; /* a block's size */
 	unsigned mib; /* what is transferred; more than the file's size: it is read again */
 } shapes[] = {
-	{ false, 4, 128 }, { false, 64, 192 }, { false, 1024, 256 },
-	{ true, 4, 256 },  { true, 64, 768 },  { true, 1024, 768 },
+	{ false, 4, 48 }, { false, 64, 128 }, { false, 1024, 256 },
+	{ true, 4, 96 },   { true, 64, 512 },  { true, 1024, 768 },
 };
 static const char *const dirs[] = { "tmpfs", "overlay_memory", "overlay_disk", "bind" };
 
