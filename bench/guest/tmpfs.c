@@ -26,10 +26,10 @@
 #define BATCHES 10
 #define BIG_SIZE (256 * MIB)
 #define SPARE_SIZE (32 * MIB)
-#define PWRITE_SIZE (128 * MIB)
+#define PWRITE_SIZE (48 * MIB)
 #define MAP_SIZE (32 * MIB)
 #define HOT_SIZE MIB
-#define BATCH_FILES 1000
+#define BATCH_FILES 500
 #define LIST_FILES 1000
 #define DD_BS 40960UL
 #define DD_COUNT (BIG_SIZE / DD_BS)
