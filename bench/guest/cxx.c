@@ -2,7 +2,7 @@
  */
 #include "bench/guest/groups.h"
 #include "bench/guest/scratch.h"
-#include "bench/guest/server.h"
+#include "bench/guest/program.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -66,7 +66,7 @@ static int check_result(const char *dir)
 	if (stat(selftest, &st) || st.st_size < 100000)
 		return -1;
 	snprintf(selftest, sizeof(selftest), "%s/selftest", dir);
-	if (program_run(argv, -1, out, sizeof(out)))
+	if (program_run(argv, -1, STDOUT_FILENO, out, sizeof(out)))
 		return -1;
 	return strstr(out, "all passed") ? 0 : -1;
 }
@@ -91,13 +91,13 @@ static void build(const struct bench_row *row)
 	    scratch_make(&scratch, row->name, place))
 		return;
 	snprintf(tmpdir, sizeof(tmpdir), "TMPDIR=%s", dir);
-	if (copy_sources(dir) || program_run(warm_up, -1, NULL, 0)) {
+	if (copy_sources(dir) || program_run(warm_up, -1, STDOUT_FILENO, NULL, 0)) {
 		bench_fail(row->name, "cannot set the build up in %s", dir);
 		goto out;
 	}
 	bench_begin(row->name);
 	start = bench_now();
-	code = program_run(make, -1, NULL, 0);
+	code = program_run(make, -1, STDOUT_FILENO, NULL, 0);
 	seconds = (double)(bench_now() - start) / 1e9;
 	errno = 0;
 	if (code || check_result(dir))

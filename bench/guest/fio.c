@@ -18,7 +18,7 @@
  * transfers enough for 100 ms or so. Files that are read are written in the set-up, and are read
  * again from their start where io_size is more than their size.
  */
-#include "bench/guest/capture.h"
+#include "bench/guest/program.h"
 #include "bench/guest/groups.h"
 #include "bench/guest/scratch.h"
 #include <errno.h>
@@ -89,7 +89,7 @@ static double parse_bandwidth(const char *json, const struct shape *shape)
 	return bytes / ms / 1000;
 }
 
-/* Runs fio on `path`; its exit status as capture() has it. */
+/* Runs fio on `path`; its exit code as program_run() has it. */
 static int fio(const char *path, const struct shape *shape, char *json)
 {
 	unsigned long size = shape->reads ? FILE_MIB : shape->mib;
@@ -118,24 +118,16 @@ static int fio(const char *path, const struct shape *shape, char *json)
 	snprintf(bs, sizeof(bs), "--bs=%uk", shape->kib);
 	snprintf(sizes, sizeof(sizes), "--size=%luM", size);
 	snprintf(io_size, sizeof(io_size), "--io_size=%uM", shape->mib);
-	return capture(argv, STDOUT_FILENO, json, OUTPUT_SIZE);
+	return program_run(argv, -1, STDOUT_FILENO, json, OUTPUT_SIZE);
 }
 
 /* fio is there, and the row's file when it is to be read. False: the row is over. */
-static bool prepare(const char *row, struct scratch *s, const struct shape *shape, char *text)
+static bool prepare(const char *row, struct scratch *s, const struct shape *shape)
 {
-	char *version[] = { (char *)"fio", (char *)"--version", NULL };
-	int rc = capture(version, STDOUT_FILENO, text, OUTPUT_SIZE), fd;
+	int fd;
 
-	if (rc == -ENOENT) {
-		bench_skip(row, "fio is not installed: apt-get install fio");
+	if (!program_found(row, "fio", "fio"))
 		return false;
-	}
-	if (rc) {
-		errno = rc < 0 ? -rc : 0;
-		bench_fail(row, "fio --version ended with %d", rc);
-		return false;
-	}
 	if (!shape->reads)
 		return true;
 	fd = scratch_file(s, "file", FILE_MIB * MIB);
@@ -159,11 +151,10 @@ static void run_fio(const struct bench_row *row)
 		free(json);
 		return;
 	}
-	if (prepare(row->name, &s, shape, json)) {
+	if (prepare(row->name, &s, shape)) {
 		bench_begin(row->name);
 		rc = fio(scratch_path(&s, "file"), shape, json);
 		mb_s = rc ? -1 : parse_bandwidth(json, shape);
-		errno = rc < 0 ? -rc : 0;
 		if (mb_s < 0)
 			bench_fail(row->name, "fio ended with %d: %.*s", rc,
 				   (int)strcspn(json, "\n"), json);

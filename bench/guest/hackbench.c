@@ -1,8 +1,9 @@
 #include "bench/guest/groups.h"
-#include "bench/guest/server.h"
+#include "bench/guest/program.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define REPETITIONS 3
 
@@ -15,7 +16,7 @@ static char *const pipe_threads[] = { "hackbench", "-p", "-T", "-g", "2", "-l", 
 static double run_once(const char *row, char *const argv[])
 {
 	char out[1024];
-	int code = program_run(argv, -1, out, sizeof(out));
+	int code = program_run(argv, -1, STDOUT_FILENO, out, sizeof(out));
 	const char *line = strstr(out, "Time: ");
 
 	if (code || !line) {

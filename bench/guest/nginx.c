@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct load {
 	size_t file_size;
@@ -64,7 +65,7 @@ static void run_wrk(const char *row, const struct load *load, uint16_t port)
 
 	snprintf(url, sizeof(url), "http://127.0.0.1:%u/file", port);
 	bench_begin(row);
-	code = program_run(argv, -1, out, sizeof(out));
+	code = program_run(argv, -1, STDOUT_FILENO, out, sizeof(out));
 	total = strstr(out, " requests in ");
 	while (total && total > out && total[-1] != '\n')
 		total--;

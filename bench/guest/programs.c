@@ -1,5 +1,5 @@
 #include "bench/guest/groups.h"
-#include "bench/guest/server.h"
+#include "bench/guest/program.h"
 
 #define REPETITIONS 3
 

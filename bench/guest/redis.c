@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define REQUESTS 20000 /* 0.2 s natively, a few seconds in a slow sandbox */
 #define STRING2(x) #x
@@ -15,7 +16,7 @@ static double load(const char *row, char *socket, char *test, char *requests)
 	char *argv[] = { "redis-benchmark", "-s", socket,  "-t", test, "-n",
 			 requests,	    "-q", "--csv", NULL };
 	char out[2048];
-	int code = program_run(argv, -1, out, sizeof(out));
+	int code = program_run(argv, -1, STDOUT_FILENO, out, sizeof(out));
 	/* "SET","88339.23",... */
 	const char *line = strcasestr(out, test);
 

@@ -1,7 +1,5 @@
 /*
- * Other programs that a workload runs: to completion, with what they say captured, or as a server
- * in the background. All of them get the same small environment and the usual PATH, natively and in
- * a sandbox, no input unless given, and a SIGTERM should the workload die first.
+ * Servers that a workload runs in the background and loads.
  *
  *     if (!program_found(row, "nginx", "nginx-light") || scratch_make(&scratch, row, "tmpfs"))
  *             return;
@@ -16,26 +14,11 @@
 #ifndef BENCH_GUEST_SERVER_H
 #define BENCH_GUEST_SERVER_H
 
+#include "bench/guest/program.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-/* Whether the program is in one of the usual folders; otherwise the row has been skipped. */
-bool program_found(const char *row, const char *program, const char *package);
-
-/*
- * Runs argv and waits for its end. in_fd: its standard input, or -1 for none. What it writes to its
- * standard output goes to `out`, cut to `size` - 1 bytes and terminated by a NUL; or nowhere with
- * NULL. Its exit code, 128+n after signal n, or -1 with errno when it could not be started.
- */
-int program_run(char *const argv[], int in_fd, char *out, size_t size);
-
-/*
- * The same for a row of the time from spawning to reaping: one warm-up, then up to `repetitions` in
- * a phase, as many as start within a second. The median, in ms; -1 when a run failed (reported).
- */
-double program_time(const char *row, char *const argv[], int repetitions, uint64_t *ret_ops);
 
 struct server_options {
 	char *const *argv;

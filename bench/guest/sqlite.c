@@ -1,7 +1,7 @@
 /* Debian's sqlite3 command, fed with SQL over its standard input. */
 #include "bench/guest/groups.h"
 #include "bench/guest/scratch.h"
-#include "bench/guest/server.h"
+#include "bench/guest/program.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static int run_sql(const char *script, char *database)
 	char *const argv[] = { "sqlite3", "-batch", "-bail", database, NULL };
 	static char out[256 * KIB];
 	int fd = open(script, O_RDONLY | O_CLOEXEC);
-	int code = fd < 0 ? -1 : program_run(argv, fd, out, sizeof(out));
+	int code = fd < 0 ? -1 : program_run(argv, fd, STDOUT_FILENO, out, sizeof(out));
 	char expected[32];
 
 	if (fd >= 0)

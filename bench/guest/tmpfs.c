@@ -5,7 +5,7 @@
  * the phase's host CPU time but not in the value; the others find their files made, and leave them
  * to after the end.
  */
-#include "bench/guest/capture.h"
+#include "bench/guest/program.h"
 #include "bench/guest/groups.h"
 #include "bench/guest/scratch.h"
 #include <dirent.h>
@@ -440,8 +440,7 @@ static void run_getdents(const struct bench_row *row)
 	scratch_remove(&s);
 }
 
-/* dd's own figure, from its last line: "N bytes (...) copied, T s, ..."; negative when it failed.
- */
+/* dd's own figure, "N bytes (...) copied, T s, ..." in its last line; negative when it failed. */
 static double run_one_dd(struct scratch *s, unsigned long count)
 {
 	char of[PATH_MAX + 4], counts[32], bs[32], text[1024];
@@ -453,9 +452,8 @@ static double run_one_dd(struct scratch *s, unsigned long count)
 	snprintf(of, sizeof(of), "of=%s", scratch_path(s, "file"));
 	snprintf(bs, sizeof(bs), "bs=%lu", DD_BS);
 	snprintf(counts, sizeof(counts), "count=%lu", count);
-	rc = capture(argv, STDERR_FILENO, text, sizeof(text));
+	rc = program_run(argv, -1, STDERR_FILENO, text, sizeof(text));
 	unlink(s->path);
-	errno = rc < 0 ? -rc : 0;
 	if (rc)
 		return -1;
 	line = strstr(text, " bytes");
