@@ -20,7 +20,7 @@
 /* 32 evenly spaced writes; each touched stride divides this, so they hit touched pages. */
 #define FEW_STRIDE (HEAP_SIZE / 32)
 #define REPS_MAX 5
-#define REPS_DENSE 3 /* touching takes long, and each keeps up to twice the heap */
+#define REPS_DENSE 5 /* touching takes long, and each keeps up to twice the heap */
 
 /* A row's arg is the stride at which the heap is touched, and these. */
 #define FEW 1UL	      /* 32 pages are written; otherwise all that were touched */
