@@ -1,12 +1,16 @@
 #include "bench/driver/command.h"
+#include "bench/driver/workload.h"
 #include <errno.h>
 #include <ftw.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define FIRST_LINE_S 3
 
 bool bench_env_init(struct bench_env *env, const struct bench_options *o)
 {
@@ -178,21 +182,30 @@ void command_add_group(struct command *c, const struct bench_env *env, const str
 
 void command_first_line(const char *shell_command, char *buf, size_t size)
 {
-	char line[512];
-	FILE *p;
+	char *argv[] = { "/bin/sh", "-c", NULL, NULL }, text[4096], how[160];
+	double limit_ns = workload_now_ns() + FIRST_LINE_S * 1e9;
+	struct workload w;
+	ssize_t n = -1;
+	size_t length = 0;
 
 	buf[0] = '\0';
-	snprintf(line, sizeof(line), "timeout 5 %s 2>&1 </dev/null", shell_command);
-	p = popen(line, "r");
-	if (!p)
+	if (asprintf(&argv[2], "exec 2>&1; %s", shell_command) < 0)
 		return;
-	if (fgets(line, sizeof(line), p)) {
-		line[strcspn(line, "\n")] = '\0';
-		snprintf(buf, size, "%s", line);
+	if (workload_start(&w, argv, "/", NULL)) {
+		while (n != 0 && workload_now_ns() < limit_ns) {
+			struct pollfd p = { w.out, POLLIN, 0 };
+
+			/* An interrupt ends it; the rest of a long text must not block the command. */
+			if (poll(&p, 1, FIRST_LINE_S * 1000) <= 0)
+				break;
+			n = read(w.out, text + length, sizeof(text) - length);
+			if (n > 0 && (length += (size_t)n) == sizeof(text))
+				length = size < sizeof(text) / 2 ? size : sizeof(text) / 2;
+		}
+		if (workload_finish(&w, n != 0, how, sizeof(how)))
+			snprintf(buf, size, "%.*s", (int)length, text);
+		buf[strcspn(buf, "\n")] = '\0';
+		clean_text(buf);
 	}
-	/* The rest of a long text must not block the command. */
-	while (fgets(line, sizeof(line), p))
-		;
-	if (pclose(p) != 0)
-		buf[0] = '\0';
+	free(argv[2]);
 }

@@ -35,7 +35,7 @@ void command_add_runtime(struct command *c, const struct bench_env *env, const s
 void command_add_group(struct command *c, const struct bench_env *env, const struct group *group,
 		       const char *const *rows, int row_count);
 
-/* First line that a command prints, on either output; "" when it fails or takes over 5 s. */
+/* First line (cleaned) that a command prints, on either output; "" when it fails or takes over 3 s. */
 void command_first_line(const char *shell_command, char *buf, size_t size);
 
 #endif

@@ -14,6 +14,20 @@ static json_t *number(double value)
 	return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* What the user typed, which need not be UTF-8. */
+static json_t *text(const char *typed)
+{
+	json_t *string = json_string(typed);
+	char *copy = string ? NULL : strdup(typed);
+
+	if (copy) {
+		clean_text(copy);
+		string = json_string(copy);
+	}
+	free(copy);
+	return string ?: json_null();
+}
+
 static void set_summary(json_t *cell, const struct summary *s, bool native)
 {
 	json_object_set_new(cell, "median", number(s->median));
@@ -67,9 +81,8 @@ static json_t *row_object(const struct results *r, int row)
 
 		set_summary(c, &s, k == 0);
 		json_object_set_new(c, "clock_lies", json_boolean(cell->clock_lies));
-		/* stringn_nocheck would pass bytes of a runtime's message that are not UTF-8. */
 		if (*cell->why)
-			json_object_set_new(c, "why", json_string(cell->why) ?: json_string("failed"));
+			json_object_set_new(c, "why", json_string(cell->why));
 		json_object_set_new(c, "samples", samples(cell, r->rounds));
 		json_object_set_new(cells, r->runtimes[k].name, c);
 	}
@@ -87,7 +100,7 @@ static json_t *runtime_object(const struct runtime *rt)
 	json_object_set_new(o, "name", json_string(rt->name));
 	json_object_set_new(o, "kind", json_string(kinds[rt->kind]));
 	if (rt->prefix)
-		json_object_set_new(o, "command", json_string(rt->prefix));
+		json_object_set_new(o, "command", text(rt->prefix));
 	json_object_set_new(o, "version", json_string(rt->version));
 	if (*rt->why)
 		json_object_set_new(o, "why", json_string(rt->why));
@@ -120,7 +133,7 @@ static json_t *run_object(const struct results *r)
 	json_t *o = json_object(), *host = json_object(), *list;
 
 	json_object_set_new(o, "format", json_string(FORMAT));
-	json_object_set_new(o, "command", json_string(r->command));
+	json_object_set_new(o, "command", text(r->command));
 	json_object_set_new(o, "started", json_integer(r->started));
 	json_object_set_new(o, "seconds", number(r->seconds));
 	json_object_set_new(o, "rounds", json_integer(r->rounds));
@@ -128,7 +141,7 @@ static json_t *run_object(const struct results *r)
 	json_object_set_new(o, "interrupted", json_boolean(r->interrupted));
 	json_object_set_new(o, "memory_method", json_string(r->memory_method));
 	for (int i = 0; i < r->fact_count; i++)
-		json_object_set_new(host, r->facts[i].name, json_string(r->facts[i].text));
+		json_object_set_new(host, r->facts[i].name, text(r->facts[i].text));
 	json_object_set_new(o, "host", host);
 	list = json_array();
 	for (int k = 0; k < r->runtime_count; k++)

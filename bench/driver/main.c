@@ -10,10 +10,13 @@
 #include "bench/driver/schedule.h"
 #include "bench/driver/table.h"
 #include <errno.h>
+#include <libgen.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t interrupted;
@@ -66,6 +69,40 @@ static bool written(int error, const char *path)
 	return error == 0;
 }
 
+/* A reader that has seen enough (head) is no error. */
+static bool printed(void)
+{
+	bool failed = ferror(stdout);
+
+	errno = EIO;
+	if ((fflush(stdout) == 0 && !failed) || errno == EPIPE)
+		return true;
+	bench_error(NULL, "cannot write the table: %s", strerror(errno));
+	return false;
+}
+
+/* Whether an output can be made there, as far as can be told without making it; or a message. */
+static bool can_write(const char *path, bool folder)
+{
+	char parent[PATH_MAX];
+	struct stat st;
+	int error = 0;
+
+	if (!path)
+		return true;
+	if (stat(path, &st) == 0) {
+		if (S_ISDIR(st.st_mode) != folder)
+			error = folder ? -ENOTDIR : -EISDIR;
+		else if (access(path, folder ? W_OK | X_OK : W_OK) != 0)
+			error = -errno;
+	} else if (!folder) { /* the report makes the folders that lead to it, too */
+		snprintf(parent, sizeof(parent), "%s", path);
+		if (access(dirname(parent), W_OK | X_OK) != 0)
+			error = -errno;
+	}
+	return written(error, path);
+}
+
 /* Whether everything asked for was written. */
 static bool output(const struct results *r, const struct bench_options *o,
 		   const struct json_run *old)
@@ -75,7 +112,7 @@ static bool output(const struct results *r, const struct bench_options *o,
 	table_print(r, stdout);
 	if (old)
 		compare_print(r, old, o->compare, stdout);
-	fflush(stdout);
+	ok &= printed();
 	if (o->json && json_write(r, o->json) != 0)
 		ok = false;
 	if (o->csv)
@@ -112,7 +149,8 @@ int main(int argc, char **argv)
 	/* Before minutes of measuring, not after. */
 	if (o.compare && !(old = json_read(o.compare)))
 		return 125;
-	if (!bench_env_init(&env, &o))
+	if (!can_write(o.json, false) || !can_write(o.csv, false) ||
+	    !can_write(o.markdown, false) || !can_write(o.report, true) || !bench_env_init(&env, &o))
 		return 125;
 	set_signals();
 	measure(r, &o, &env);

@@ -144,5 +144,6 @@ int markdown_write(const struct results *r, const char *path)
 	if (suite >= 0)
 		put_means(f, r, suite);
 	failed = ferror(f);
-	return fclose(f) != 0 || failed ? -EIO : 0;
+	errno = EIO;
+	return fclose(f) != 0 || failed ? -errno : 0;
 }

@@ -131,6 +131,36 @@ bool results_complete(const struct results *r)
 	return true;
 }
 
+/* Length of the UTF-8 letter that text begins with; 0 if there is none. */
+static size_t letter_length(const unsigned char *text)
+{
+	size_t n = text[0] < 0x80 ? 1 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
+
+	for (size_t i = 1; i < n; i++)
+		if ((text[i] & 0xc0) != 0x80)
+			return 0;
+	/* Not too long, no surrogates, nothing beyond U+10FFFF. */
+	if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
+	    (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f) ||
+	    (text[0] >= 0x80 && text[0] < 0xc2) || text[0] > 0xf4)
+		return 0;
+	/* Control characters, U+0080 to U+009F among them, would reach the terminal. */
+	if (text[0] < ' ' || text[0] == 0x7f || (text[0] == 0xc2 && text[1] < 0xa0))
+		return 0;
+	return n;
+}
+
+void clean_text(char *text)
+{
+	while (*text) {
+		size_t n = letter_length((const unsigned char *)text);
+
+		if (n == 0)
+			*text = *text == '\t' || *text == '\n' ? ' ' : '?';
+		text += n ? n : 1;
+	}
+}
+
 void format_number(char *buf, size_t size, double value)
 {
 	double magnitude = fabs(value);

@@ -86,6 +86,9 @@ void results_fact(struct results *r, const char *name, const char *fmt, ...)
 /* Whether every asked-for row has a value from every runtime, and no clock lied. */
 bool results_complete(const struct results *r);
 
+/* Replaces what is not printable UTF-8: text of other programs, or cut off within a letter. */
+void clean_text(char *text);
+
 /* "1.23 ms" with three significant digits; "-" for NAN. Bytes scale to KiB, MiB. */
 void format_value(char *buf, size_t size, double value, const char *unit);
 void format_number(char *buf, size_t size, double value);

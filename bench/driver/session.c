@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #define LINE_MAX_LENGTH 1024
+/* Far more than any group says; the rest of what a process says is babble, and no sign of life. */
+#define WORDS_MAX 2000
 #define PROBE_TIMEOUT_S 30
 #define TRUE_RUNS 10
 /* Shorter phases are mostly our own questions and answers: no CPU time is given for them. */
@@ -36,6 +38,8 @@ struct session {
 	struct workload workload;
 	char line[LINE_MAX_LENGTH];
 	size_t line_length;
+	double heard_ns; /* when the last word of the protocol came */
+	int words;
 	/* The phase under way. */
 	int row; /* index into results.rows; -1: none, or one that nobody asked for */
 	char row_name[80]; /* "" outside a phase */
@@ -43,15 +47,16 @@ struct session {
 	/* All phases of the process, by both clocks: long enough to show a clock that is a little off. */
 	double guest_sum_ns, host_sum_ns;
 	int phases;
-	bool *pending; /* [results.row_count] */
+	bool *pending; /* [results.row_count]; NULL in a probe */
 	bool probe_ended;
 	char probe_why[WHY_MAX];
 };
 
-static int find_row(const struct results *r, const char *name)
+/* Only what this process was asked for: it has no say in other groups' rows, nor twice in one. */
+static int find_pending(const struct session *s, const char *name)
 {
-	for (int i = 0; i < r->row_count; i++)
-		if (strcmp(r->rows[i]->name, name) == 0)
+	for (int i = 0; s->pending && i < s->host->results->row_count; i++)
+		if (s->pending[i] && strcmp(s->host->results->rows[i]->name, name) == 0)
 			return i;
 	return -1;
 }
@@ -67,11 +72,13 @@ static void set_why(struct session *s, int row, const char *why)
 
 	if (!*cell->why)
 		snprintf(cell->why, sizeof(cell->why), "%s", why);
+	clean_text(cell->why);
 }
 
 static bool start(struct session *s, const struct command *c)
 {
 	s->line_length = 0;
+	s->words = 0;
 	s->row_name[0] = '\0';
 	s->row = -1;
 	s->guest_sum_ns = s->host_sum_ns = 0;
@@ -81,9 +88,11 @@ static bool start(struct session *s, const struct command *c)
 
 /* ---- the lines of a workload (bench/guest/bench.h) ---- */
 
-static bool answer(struct session *s)
+static void answer(struct session *s)
 {
-	return write(s->workload.in, "\n", 1) == 1;
+	/* One that died, or that reads no answers, is seen by its silence. */
+	if (write(s->workload.in, "\n", 1) != 1)
+		return;
 }
 
 /* Startup time is a row of the idle group: from spawning to the first word of a workload at rest. */
@@ -92,8 +101,10 @@ static void record_startup(struct session *s, const char *idle_row)
 	char name[128];
 	int row;
 
+	if (strncmp(idle_row, "idle_", strlen("idle_")) != 0)
+		return;
 	snprintf(name, sizeof(name), "startup_%s", idle_row + strlen("idle_"));
-	row = find_row(s->host->results, name);
+	row = find_pending(s, name);
 	if (row >= 0) {
 		sample_of(s, row)->value = (workload_now_ns() - s->workload.started_ns) / 1e6;
 		s->pending[row] = false;
@@ -102,7 +113,7 @@ static void record_startup(struct session *s, const char *idle_row)
 
 static void record_value(struct session *s, const char *name, double value)
 {
-	int row = find_row(s->host->results, name);
+	int row = find_pending(s, name);
 
 	if (row >= 0) {
 		sample_of(s, row)->value = value;
@@ -146,8 +157,8 @@ static double settled_memory(const struct session *s)
 static void on_begin(struct session *s, const char *name)
 {
 	snprintf(s->row_name, sizeof(s->row_name), "%s", name);
-	s->row = find_row(s->host->results, name);
-	if (groups[s->group].kind == GROUP_IDLE)
+	s->row = find_pending(s, name);
+	if (s->pending && groups[s->group].kind == GROUP_IDLE)
 		record_startup(s, name);
 	if (s->host->progress)
 		s->host->progress(s->host->progress_arg, name);
@@ -178,6 +189,11 @@ static void check_clock_sum(struct session *s)
 			results_cell(r, i, s->runtime)->clock_lies = true;
 }
 
+static bool plausible(double reported)
+{
+	return isfinite(reported) && reported >= 0;
+}
+
 static void on_end(struct session *s, const char *name, double value, double ops, double guest_ns)
 {
 	double host_ns = workload_now_ns() - s->begun_ns;
@@ -186,10 +202,20 @@ static void on_end(struct session *s, const char *name, double value, double ops
 
 	if (strcmp(name, s->row_name) != 0)
 		return;
+	if (!plausible(value) || !plausible(ops) || !plausible(guest_ns)) {
+		s->row_name[0] = '\0';
+		if (s->row >= 0) {
+			set_why(s, s->row, "reported a value, count or time that cannot be");
+			s->pending[s->row] = false;
+		}
+		s->row = -1;
+		answer(s);
+		return;
+	}
 	s->guest_sum_ns += guest_ns;
 	s->host_sum_ns += host_ns;
 	s->phases++;
-	if (groups[s->group].kind == GROUP_IDLE)
+	if (s->pending && groups[s->group].kind == GROUP_IDLE)
 		value = record_idle(s, name);
 	if (s->row >= 0) {
 		struct sample *sample = sample_of(s, s->row);
@@ -205,7 +231,7 @@ static void on_end(struct session *s, const char *name, double value, double ops
 		if (clock_lies(guest_ns, host_ns, CLOCK_PHASE_HANDOVER_NS))
 			results_cell(s->host->results, s->row, s->runtime)->clock_lies = true;
 	}
-	if (strcmp(name, "probe") == 0) {
+	if (!s->pending && strcmp(name, "probe") == 0) {
 		s->probe_ended = true;
 		if (clock_lies(guest_ns, host_ns, CLOCK_PHASE_HANDOVER_NS))
 			snprintf(s->probe_why, sizeof(s->probe_why),
@@ -217,25 +243,42 @@ static void on_end(struct session *s, const char *name, double value, double ops
 	answer(s);
 }
 
+/*
+ * Whether `row` cannot be measured when the workload refuses `refused`: that row itself, its further
+ * values (they follow in the catalog), and all of a server's rows, which have one process.
+ */
+static bool falls_with(const struct session *s, const struct row *row, const char *refused)
+{
+	if (groups[s->group].kind == GROUP_IDLE)
+		return true;
+	for (; strcmp(row->name, refused) != 0; row--)
+		if (!(row->flags & ROW_VALUE))
+			return false;
+	return true;
+}
+
 static void on_refusal(struct session *s, const char *name, const char *why, bool skipped)
 {
-	int row = find_row(s->host->results, name);
+	const struct results *r = s->host->results;
 
-	if (row < 0)
-		return;
-	set_why(s, row, why);
-	results_cell(s->host->results, row, s->runtime)->skipped |= skipped;
-	s->pending[row] = false;
-	/* A row's further values have no phase of their own and fail with it. */
-	if (s->host->results->rows[row]->flags & ROW_VALUE)
-		return;
-	for (int i = row + 1; i < s->host->results->row_count &&
-			      (s->host->results->rows[i]->flags & ROW_VALUE);
-	     i++) {
-		set_why(s, i, why);
-		s->pending[i] = false;
+	for (int i = 0; s->pending && i < r->row_count; i++)
+		if (s->pending[i] && falls_with(s, r->rows[i], name)) {
+			set_why(s, i, *why ? why : "refused, without a reason");
+			results_cell(r, i, s->runtime)->skipped |= skipped;
+			s->pending[i] = false;
+		}
+	if (strcmp(name, s->row_name) == 0) {
+		s->row_name[0] = '\0';
+		s->row = -1;
 	}
-	s->row_name[0] = '\0';
+}
+
+static void on_value(struct session *s, const char *name, double value)
+{
+	if (isfinite(value))
+		record_value(s, name, value);
+	else
+		on_refusal(s, name, "reported a value that cannot be", false);
 }
 
 /* Anything that is not a line of the protocol (a runtime's own messages) is passed over. */
@@ -245,21 +288,27 @@ static void take_line(struct session *s, char *line)
 	double value, ops, ns;
 	int at = 0;
 
+	if (s->words == WORDS_MAX)
+		return;
 	if (sscanf(line, "begin %79s", name) == 1)
 		on_begin(s, name);
 	else if (sscanf(line, "end %79s %lf %lf %lf", name, &value, &ops, &ns) == 4)
 		on_end(s, name, value, ops, ns);
 	else if (sscanf(line, "value %79s %lf", name, &value) == 2)
-		record_value(s, name, value);
+		on_value(s, name, value);
 	else if (sscanf(line, "skip %79s %n", name, &at) == 1 && at > 0)
 		on_refusal(s, name, line + at, true);
 	else if (sscanf(line, "fail %79s %n", name, &at) == 1 && at > 0)
 		on_refusal(s, name, line + at, false);
+	else
+		return;
+	s->words++;
+	s->heard_ns = workload_now_ns();
 }
 
 static void take_bytes(struct session *s, const char *bytes, size_t count)
 {
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < count && !*s->host->interrupted; i++) {
 		if (bytes[i] != '\n') {
 			if (s->line_length < sizeof(s->line) - 1)
 				s->line[s->line_length++] = bytes[i];
@@ -275,9 +324,9 @@ enum ending { ENDED, HUNG, INTERRUPTED };
 
 static enum ending converse(struct session *s)
 {
-	double heard_ns = workload_now_ns();
 	char bytes[4096];
 
+	s->heard_ns = workload_now_ns();
 	for (;;) {
 		struct pollfd p = { s->workload.out, POLLIN, 0 };
 		int ready = poll(&p, 1, 250);
@@ -287,17 +336,16 @@ static enum ending converse(struct session *s)
 			return INTERRUPTED;
 		if (s->host->progress)
 			s->host->progress(s->host->progress_arg, NULL);
-		if (ready <= 0) {
-			if (workload_now_ns() - heard_ns > s->timeout_s * 1e9)
-				return HUNG;
+		workload_trim(&s->workload);
+		if (workload_now_ns() - s->heard_ns > s->timeout_s * 1e9)
+			return HUNG;
+		if (ready <= 0)
 			continue;
-		}
 		n = read(s->workload.out, bytes, sizeof(bytes));
-		if (n < 0 && errno == EINTR)
+		if (n < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (n <= 0)
 			return ENDED;
-		heard_ns = workload_now_ns();
 		take_bytes(s, bytes, (size_t)n);
 	}
 }
@@ -359,6 +407,7 @@ static enum ending run_process(struct session *s, const char *const *names, int 
 	struct command c = {};
 	char how[WHY_MAX], why[WHY_MAX + 64];
 	enum ending ending;
+	bool ok;
 
 	command_add_runtime(&c, s->host->env, rt, group->place);
 	command_add_group(&c, s->host->env, group, names, count);
@@ -368,7 +417,7 @@ static enum ending run_process(struct session *s, const char *const *names, int 
 		return ENDED;
 	}
 	ending = converse(s);
-	workload_finish(&s->workload, ending != ENDED, how, sizeof(how));
+	ok = workload_finish(&s->workload, ending != ENDED, how, sizeof(how));
 	check_clock_sum(s);
 	bench_env_clean(s->host->env);
 	command_free(&c);
@@ -377,19 +426,19 @@ static enum ending run_process(struct session *s, const char *const *names, int 
 			 *s->row_name ? " in " : "", s->row_name);
 		fail_culprit(s, why);
 	} else if (ending == ENDED && any_pending(s)) {
-		fail_culprit(s, how);
+		fail_culprit(s, ok ? "the workload ended without a word of it" : how);
 	}
 	return ending;
 }
 
 /* Each server of the idle group needs a runtime of its own: its start is what is measured. */
-static bool run_idle(struct session *s, const bool *asked)
+static enum ending run_idle(struct session *s, const bool *asked)
 {
 	static const char *const kinds[] = { "empty", "nginx", "node" };
 	const struct results *r = s->host->results;
-	bool alive = true;
+	enum ending ending = ENDED;
 
-	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]) && alive; k++) {
+	for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]) && ending == ENDED; k++) {
 		char name[32];
 		const char *names[] = { name };
 		bool wanted = false;
@@ -401,15 +450,11 @@ static bool run_idle(struct session *s, const bool *asked)
 		}
 		if (!wanted)
 			continue;
-		alive = run_process(s, names, 1) == ENDED;
-		if (any_pending(s)) {
-			int idle = find_row(r, name);
-			const char *why = idle >= 0 ? results_cell(r, idle, s->runtime)->why : "";
-
-			fail_pending(s, *why ? why : "the workload did not come so far");
-		}
+		ending = run_process(s, names, 1);
+		if (ending != INTERRUPTED)
+			fail_pending(s, "the workload did not come so far");
 	}
-	return alive;
+	return ending;
 }
 
 /* From starting the runtime to its end, for a program that does nothing. */
@@ -426,10 +471,14 @@ static void run_true(struct session *s, int row)
 		enum ending ending;
 		bool ok;
 
-		if (!start(s, &c))
+		if (!start(s, &c)) {
+			set_why(s, row, "the host could not start a process");
 			break;
+		}
 		ending = converse(s);
 		ok = workload_finish(&s->workload, ending != ENDED, how, sizeof(how));
+		if (ending == INTERRUPTED)
+			break;
 		ms[i] = (s->workload.ended_ns - s->workload.started_ns) / 1e6;
 		if (!ok) {
 			set_why(s, row, how);
@@ -481,9 +530,17 @@ bool session_run(const struct session_host *host, int group, int runtime, int ro
 		if (asked[i] && first < 0)
 			first = i;
 	}
-	if (first >= 0) {
+	if (first >= 0 && groups[group].kind == GROUP_SCRIPT &&
+	    access(groups[group].interpreter, X_OK) != 0) {
+		char why[WHY_MAX];
+
+		snprintf(why, sizeof(why), "%s is not installed", groups[group].interpreter);
+		for (int i = first; i < r->row_count; i++)
+			results_cell(r, i, runtime)->skipped |= s.pending[i];
+		fail_pending(&s, why);
+	} else if (first >= 0) {
 		if (groups[group].kind == GROUP_IDLE)
-			alive = run_idle(&s, asked);
+			alive = run_idle(&s, asked) != HUNG;
 		else if (groups[group].kind == GROUP_TRUE)
 			run_true(&s, first);
 		else
@@ -519,5 +576,6 @@ void session_probe(const struct session_host *host, int runtime)
 	} else {
 		snprintf(rt->why, sizeof(rt->why), "the host could not start a process");
 	}
+	clean_text(rt->why);
 	command_free(&c);
 }

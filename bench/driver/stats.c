@@ -109,7 +109,7 @@ static void hodges_lehmann(const double *d, size_t n, double *ret_centre, double
 			   double *ret_high)
 {
 	size_t count = n * (n + 1) / 2, at = 0, cut = signed_rank_cut(n);
-	double *walsh = malloc(count * sizeof(*walsh));
+	double *walsh = calloc(count + 1, sizeof(*walsh));
 
 	*ret_centre = *ret_low = *ret_high = NAN;
 	if (!walsh)

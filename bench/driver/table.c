@@ -211,5 +211,6 @@ int csv_write(const struct results *r, const char *path)
 			fputc('\n', f);
 		}
 	failed = ferror(f);
-	return fclose(f) != 0 || failed ? -EIO : 0;
+	errno = EIO; /* fclose knows better only if it fails itself */
+	return fclose(f) != 0 || failed ? -errno : 0;
 }

@@ -1,5 +1,6 @@
 #include "bench/driver/workload.h"
 #include "bench/driver/proctree.h"
+#include "bench/driver/results.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -8,13 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+/* Kept of its standard error, at least and at most (unless it writes very fast). */
+#define ERROR_KEEP 65536
+#define ERROR_MOST (16 << 20)
 /* That a process may take to exit after it closed its output. */
 #define EXIT_TIMEOUT_MS 5000
+#define EXIT_LOOK_MS 250
 #define STANDARD_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 double workload_now_ns(void)
@@ -26,7 +33,7 @@ double workload_now_ns(void)
 }
 
 static _Noreturn void child(const struct workload *w, char **argv, const char *folder,
-			    const struct sampler *sampler, int in, int out)
+			    const struct sampler *sampler, int in, int out, pid_t parent)
 {
 	sigset_t none;
 
@@ -35,9 +42,13 @@ static _Noreturn void child(const struct workload *w, char **argv, const char *f
 	signal(SIGPIPE, SIG_DFL);
 	signal(SIGINT, SIG_DFL);
 	signal(SIGTERM, SIG_DFL);
-	/* Ctrl-C is for us: the workload is ended in order. */
+	/* Ctrl-C is for us: the workload is ended in order, and does not outlive us if we are killed. */
 	setpgid(0, 0);
-	sampler_join(sampler);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(126);
+	if (sampler)
+		sampler_join(sampler);
 	dup2(in, STDIN_FILENO);
 	dup2(out, STDOUT_FILENO);
 	dup2(w->err, STDERR_FILENO);
@@ -52,6 +63,7 @@ static _Noreturn void child(const struct workload *w, char **argv, const char *f
 bool workload_start(struct workload *w, char **argv, const char *folder,
 		    const struct sampler *sampler)
 {
+	pid_t self = getpid();
 	int in[2], out[2];
 
 	*w = (struct workload){ .pid = -1 };
@@ -68,11 +80,14 @@ bool workload_start(struct workload *w, char **argv, const char *folder,
 		close(in[1]);
 		return false;
 	}
+	/* Ours only: the other ends have file descriptions of their own. */
+	fcntl(in[1], F_SETFL, O_NONBLOCK);
+	fcntl(out[0], F_SETFL, O_NONBLOCK);
 	fflush(NULL);
 	w->started_ns = workload_now_ns();
 	w->pid = fork();
 	if (w->pid == 0)
-		child(w, argv, folder, sampler, in[0], out[1]);
+		child(w, argv, folder, sampler, in[0], out[1], self);
 	close(in[0]);
 	close(out[1]);
 	w->in = in[1];
@@ -97,23 +112,36 @@ static void last_error(const struct workload *w, char *buf, size_t size)
 	for (line = strtok_r(text, "\r\n", &save); line; line = strtok_r(NULL, "\r\n", &save))
 		if (line[strspn(line, " \t")])
 			last = line;
-	for (char *c = last; c && *c; c++)
-		if ((unsigned char)*c < ' ')
-			*c = ' ';
 	snprintf(buf, size, "%s", last ? last : "");
+	clean_text(buf);
+}
+
+void workload_trim(struct workload *w)
+{
+	struct stat st;
+	off_t end;
+
+	if (fstat(w->err, &st) != 0 || st.st_size - w->trimmed < ERROR_MOST)
+		return;
+	end = (st.st_size - ERROR_KEEP) & ~(off_t)(ERROR_KEEP - 1);
+	if (fallocate(w->err, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, w->trimmed,
+		      end - w->trimmed) == 0)
+		w->trimmed = end;
 }
 
 /* Whether the process ended within the time that one may take after closing its output. */
-static bool await_exit(pid_t pid)
+static bool await_exit(struct workload *w)
 {
-	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	int fd = (int)syscall(SYS_pidfd_open, w->pid, 0);
 	struct pollfd p = { fd, POLLIN, 0 };
-	int ready = -1;
+	int ready = 0;
 
 	if (fd < 0)
 		return false;
-	while ((ready = poll(&p, 1, EXIT_TIMEOUT_MS)) < 0 && errno == EINTR)
-		;
+	for (int ms = 0; ready <= 0 && ms < EXIT_TIMEOUT_MS; ms += EXIT_LOOK_MS) {
+		ready = poll(&p, 1, EXIT_LOOK_MS);
+		workload_trim(w);
+	}
 	close(fd);
 	return ready == 1;
 }
@@ -126,7 +154,7 @@ bool workload_finish(struct workload *w, bool kill, char *how, size_t size)
 
 	close(w->in);
 	close(w->out);
-	if (!kill && await_exit(w->pid))
+	if (!kill && await_exit(w))
 		pid = waitpid(w->pid, &status, WNOHANG);
 	w->ended_ns = workload_now_ns();
 	proctree_kill();

@@ -11,7 +11,8 @@
 
 struct workload {
 	pid_t pid;
-	int in, out, err; /* we write its input, read its output; err is a memfd */
+	int in, out, err; /* we write its input, read its output, never blocking; err is a memfd */
+	off_t trimmed; /* so much of err is gone */
 	double started_ns, ended_ns; /* CLOCK_MONOTONIC, just before fork and after its exit */
 };
 
@@ -19,10 +20,13 @@ double workload_now_ns(void);
 
 /*
  * Runs argv in `folder` (PATH is the standard one, so every runtime finds the same programs), in
- * the sampler's cgroup. False when the host cannot start a process.
+ * the sampler's cgroup, if there is a sampler. False when the host cannot start a process.
  */
 bool workload_start(struct workload *w, char **argv, const char *folder,
 		    const struct sampler *sampler);
+
+/* Frees the memory of a long standard error, but for its end. To be called now and then. */
+void workload_trim(struct workload *w);
 
 /*
  * Ends it: waits a moment for its exit unless `kill`, kills and reaps all our descendants, closes
