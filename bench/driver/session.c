@@ -204,7 +204,7 @@ static void on_end(struct session *s, const char *name, double value, double ops
 		return;
 	if (!plausible(value) || !plausible(ops) || !plausible(guest_ns)) {
 		s->row_name[0] = '\0';
-		if (s->row >= 0) {
+		if (s->pending && s->row >= 0) {
 			set_why(s, s->row, "reported a value, count or time that cannot be");
 			s->pending[s->row] = false;
 		}
@@ -217,7 +217,7 @@ static void on_end(struct session *s, const char *name, double value, double ops
 	s->phases++;
 	if (s->pending && groups[s->group].kind == GROUP_IDLE)
 		value = record_idle(s, name);
-	if (s->row >= 0) {
+	if (s->pending && s->row >= 0) {
 		struct sample *sample = sample_of(s, s->row);
 
 		*sample = (struct sample){
@@ -262,7 +262,9 @@ static void on_refusal(struct session *s, const char *name, const char *why, boo
 	const struct results *r = s->host->results;
 
 	for (int i = 0; s->pending && i < r->row_count; i++)
-		if (s->pending[i] && falls_with(s, r->rows[i], name)) {
+		if ((s->pending[i] && falls_with(s, r->rows[i], name)) ||
+		    /* Also after its end: a check that failed. */
+		    (r->rows[i]->group == s->group && strcmp(r->rows[i]->name, name) == 0)) {
 			set_why(s, i, *why ? why : "refused, without a reason");
 			results_cell(r, i, s->runtime)->skipped |= skipped;
 			s->pending[i] = false;
