@@ -83,9 +83,11 @@ const struct group groups[] = {
 	{ "fio_" place "_write_4K", g, "MB/s", ROW_HIGHER, 0.9 },                                  \
 		{ "fio_" place "_write_64K", g, "MB/s", ROW_HIGHER, 0.9 },                         \
 		{ "fio_" place "_write_1M", g, "MB/s", ROW_HIGHER, 0.9 },                          \
-		{ "fio_" place "_read_4K", g, "MB/s", ROW_HIGHER, 0 },                                \
-		{ "fio_" place "_read_64K", g, "MB/s", ROW_HIGHER, 0 },                               \
-		{ "fio_" place "_read_1M", g, "MB/s", ROW_HIGHER, 0 }
+		{ "fio_" place "_read_4K", g, "MB/s", ROW_HIGHER, 0 },                             \
+		{ "fio_" place "_read_64K", g, "MB/s", ROW_HIGHER, 0 },                            \
+	{                                                                                          \
+		"fio_" place "_read_1M", g, "MB/s", ROW_HIGHER, 0                                  \
+	}
 
 const struct row rows[] = {
 	/* R0.4-R0.7 */

@@ -1,5 +1,6 @@
 #include "bench/driver/command.h"
 #include "bench/driver/workload.h"
+#include <ctype.h>
 #include <errno.h>
 #include <ftw.h>
 #include <poll.h>
@@ -33,8 +34,8 @@ bool bench_env_init(struct bench_env *env, const struct bench_options *o)
 	if ((size_t)snprintf(env->work, sizeof(env->work), "%s/minisentry-bench.XXXXXX", o->disk) >=
 		    sizeof(env->work) ||
 	    !mkdtemp(env->work)) {
-		bench_error("--disk DIR, a folder that you can write", "no folder for files in %s: %s",
-			    o->disk, strerror(errno));
+		bench_error("--disk DIR, a folder that you can write",
+			    "no folder for files in %s: %s", o->disk, strerror(errno));
 		return false;
 	}
 	strcpy(env->shm, "/dev/shm/minisentry-bench.XXXXXX");
@@ -136,13 +137,9 @@ void command_add_runtime(struct command *c, const struct bench_env *env, const s
 			 enum group_place place)
 {
 	switch (rt->kind) {
-	case RUNTIME_NATIVE:
-		return;
-	case RUNTIME_PEER:
-		add_peer(c, rt);
-		return;
-	case RUNTIME_SENTRY:
-		break;
+	case RUNTIME_NATIVE: return;
+	case RUNTIME_PEER: add_peer(c, rt); return;
+	case RUNTIME_SENTRY: break;
 	}
 	command_add(c, "%s", env->options->minisentry);
 	command_add(c, "run");
@@ -180,6 +177,26 @@ void command_add_group(struct command *c, const struct bench_env *env, const str
 		command_add(c, "%s", rows[i]);
 }
 
+/* The first line with a digit, past a banner; or else the first line. */
+static void telling_line(const char *text, size_t length, char *buf, size_t size)
+{
+	const char *end = text + length, *best = NULL;
+
+	for (const char *line = text, *next; line < end && !best; line = next + 1) {
+		next = memchr(line, '\n', (size_t)(end - line)) ?: end;
+		for (const char *c = line; c < next && !best; c++)
+			if (*c >= '0' && *c <= '9')
+				best = line;
+	}
+	snprintf(buf, size, "%.*s", (int)length, best ? "" : text);
+	/* Past what a banner draws to its left. */
+	while (best && !isalnum((unsigned char)*best))
+		best++;
+	if (best)
+		snprintf(buf, size, "%.*s", (int)(end - best), best);
+	buf[strcspn(buf, "\n")] = '\0';
+}
+
 void command_first_line(const char *shell_command, char *buf, size_t size)
 {
 	char *argv[] = { "/bin/sh", "-c", NULL, NULL }, text[4096], how[160];
@@ -195,7 +212,8 @@ void command_first_line(const char *shell_command, char *buf, size_t size)
 		while (n != 0 && workload_now_ns() < limit_ns) {
 			struct pollfd p = { w.out, POLLIN, 0 };
 
-			/* An interrupt ends it; the rest of a long text must not block the command. */
+			/* An interrupt ends it; the rest of a long text must not block the command.
+			 */
 			if (poll(&p, 1, FIRST_LINE_S * 1000) <= 0)
 				break;
 			n = read(w.out, text + length, sizeof(text) - length);
@@ -203,8 +221,7 @@ void command_first_line(const char *shell_command, char *buf, size_t size)
 				length = size < sizeof(text) / 2 ? size : sizeof(text) / 2;
 		}
 		if (workload_finish(&w, n != 0, how, sizeof(how)))
-			snprintf(buf, size, "%.*s", (int)length, text);
-		buf[strcspn(buf, "\n")] = '\0';
+			telling_line(text, length, buf, size);
 		clean_text(buf);
 	}
 	free(argv[2]);

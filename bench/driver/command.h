@@ -10,7 +10,7 @@ struct bench_env {
 	const struct bench_options *options;
 	char home[256]; /* where this program is, and the guest's programs */
 	char work[256]; /* ours on disk, below --disk: "files" and "upper" in it */
-	char shm[64]; /* ours in /dev/shm; a sandbox with its own /dev/shm makes it there */
+	char shm[64];	/* ours in /dev/shm; a sandbox with its own /dev/shm makes it there */
 };
 
 /* Finds `home` and makes the folders; false after a message. */
@@ -35,7 +35,8 @@ void command_add_runtime(struct command *c, const struct bench_env *env, const s
 void command_add_group(struct command *c, const struct bench_env *env, const struct group *group,
 		       const char *const *rows, int row_count);
 
-/* First line (cleaned) that a command prints, on either output; "" when it fails or takes over 3 s. */
+/* First line (cleaned) that a command prints, on either output; "" when it fails or takes over 3 s.
+ */
 void command_first_line(const char *shell_command, char *buf, size_t size);
 
 #endif

@@ -47,27 +47,26 @@ static double *new_ratios(const struct results *r, int row, int runtime)
 	for (int i = 0; values && i < r->rounds; i++) {
 		double native = results_cell(r, row, 0)->samples[i].value;
 
-		values[i] = native > 0 ?
-				    results_cell(r, row, runtime)->samples[i].value / native :
-				    NAN;
+		values[i] =
+			native > 0 ? results_cell(r, row, runtime)->samples[i].value / native : NAN;
 	}
 	return values;
 }
 
-/* All pairs that both runs have; *ret_least is the least p that any could have. The caller frees. */
+/* All pairs that both runs have; *ret_least is the least p that any could have. The caller frees.
+ */
 static struct pair *take_pairs(const struct results *r, const struct json_run *old,
 			       size_t *ret_count, double *ret_least)
 {
-	struct pair *pairs =
-		calloc((size_t)(r->row_count * r->runtime_count) + 1, sizeof(*pairs));
+	struct pair *pairs = calloc((size_t)(r->row_count * r->runtime_count) + 1, sizeof(*pairs));
 	size_t count = 0;
 
 	*ret_least = 1;
 	for (int i = 0; pairs && i < r->row_count; i++)
 		for (int k = 1; k < r->runtime_count; k++) {
 			size_t old_count;
-			double *was = old_ratios(old, r->rows[i]->name, r->runtimes[k].name,
-						 &old_count);
+			double *was =
+				old_ratios(old, r->rows[i]->name, r->runtimes[k].name, &old_count);
 			double *is = new_ratios(r, i, k);
 			double least = stats_mann_whitney_least((size_t)r->rounds, old_count);
 			struct pair p = { i, k, stats_median(was, old_count),
@@ -126,7 +125,7 @@ static void print_pair(const struct results *r, const struct pair *p, FILE *out)
 void compare_print(const struct results *r, const struct json_run *old, const char *old_path,
 		   FILE *out)
 {
-	size_t count, found = 0;
+	size_t count, found = 0, asked = (size_t)(r->row_count * (r->runtime_count - 1));
 	double least;
 	struct pair *pairs = take_pairs(r, old, &count, &least);
 
@@ -144,6 +143,9 @@ void compare_print(const struct results *r, const struct json_run *old, const ch
 		"%zu of %zu changed (Mann-Whitney U with Holm's correction below %.2f, and at "
 		"least %.0f %%); ~: no significant change\n",
 		found, count, LEVEL, LEAST_CHANGE * 100);
+	if (count < asked)
+		fprintf(out, "note: %zu of %zu rows and runtimes have no values in both runs\n",
+			asked - count, asked);
 	if (count && least * (double)count > LEVEL)
 		fprintf(out,
 			"note: so few rounds cannot show a change among %zu comparisons; use more "

@@ -5,8 +5,8 @@
  * native run beside it. A row is flagged when Mann and Whitney's test, after Holm's correction over
  * all rows and runtimes compared, rejects at 1 % that both come from one distribution, and the
  * change is at least 3 %; otherwise `~` stands there, as Go's benchstat prints it. What changes
- * slower than a run lasts (neighbours on a shared machine) looks like a change of the program all the
- * same; to be sure, run the older build as a peer, whose rounds are interleaved.
+ * slower than a run lasts (neighbours on a shared machine) looks like a change of the program all
+ * the same; to be sure, run the older build as a peer, whose rounds are interleaved.
  */
 #ifndef BENCH_DRIVER_COMPARE_H
 #define BENCH_DRIVER_COMPARE_H

@@ -188,8 +188,8 @@ struct json_run *json_read(const char *path)
 	format = json_string_value(json_object_get(run->root, "format"));
 	if (!format || strcmp(format, FORMAT) != 0 ||
 	    !json_is_array(json_object_get(run->root, "rows"))) {
-		bench_error(hint, "%s has format \"%s\", not \"%s\"", path, format ? format : "none",
-			    FORMAT);
+		bench_error(hint, "%s has format \"%s\", not \"%s\"", path,
+			    format ? format : "none", FORMAT);
 		json_free(run);
 		return NULL;
 	}
@@ -211,7 +211,8 @@ double *json_values(const struct json_run *run, const char *row, const char *run
 	size_t i;
 
 	*ret_rounds = 0;
-	json_array_foreach(rows, i, o) {
+	json_array_foreach(rows, i, o)
+	{
 		const char *name = json_string_value(json_object_get(o, "name"));
 
 		if (name && strcmp(name, row) == 0)
@@ -223,7 +224,8 @@ double *json_values(const struct json_run *run, const char *row, const char *run
 	values = calloc(json_array_size(list), sizeof(*values));
 	if (!values)
 		return NULL;
-	json_array_foreach(list, i, sample) {
+	json_array_foreach(list, i, sample)
+	{
 		json_t *value = json_object_get(sample, "value");
 
 		values[i] = json_is_number(value) ? json_number_value(value) : NAN;

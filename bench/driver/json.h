@@ -16,7 +16,8 @@ struct json_run;
 /* NULL after a message: not readable, not JSON, not a run of ours. */
 struct json_run *json_read(const char *path);
 void json_free(struct json_run *run);
-/* Values of one cell, NAN where a round has none; the caller frees. 0 rounds and NULL if there is none. */
+/* Values of one cell, NAN where a round has none; the caller frees. 0 rounds and NULL if there is
+ * none. */
 double *json_values(const struct json_run *run, const char *row, const char *runtime,
 		    size_t *ret_rounds);
 

@@ -86,8 +86,8 @@ void machine_describe(struct results *r, const struct bench_options *o)
 	results_fact(r, "kernel", "%s %s %s", u.sysname, u.release, u.machine);
 	add_file(r, "governor", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
 		 "none (the host's or hypervisor's)");
-	add_file(r, "clock source", "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-		 NULL);
+	add_file(r, "clock source",
+		 "/sys/devices/system/clocksource/clocksource0/current_clocksource", NULL);
 	add_file(r, "THP", "/sys/kernel/mm/transparent_hugepage/enabled", "none");
 	add_file(r, "THP for shmem", "/sys/kernel/mm/transparent_hugepage/shmem_enabled", NULL);
 	add_file(r, "max_map_count", "/proc/sys/vm/max_map_count", NULL);

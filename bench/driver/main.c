@@ -124,6 +124,29 @@ static bool output(const struct results *r, const struct bench_options *o,
 	return ok;
 }
 
+/* Workloads start in other folders: makes what was given absolute. False after a message. */
+static bool find_paths(struct bench_options *o)
+{
+	char *minisentry = realpath(o->minisentry, NULL), *disk;
+
+	if (!minisentry || access(minisentry, X_OK) != 0) {
+		bench_error("--minisentry FILE, a program", "%s: %s", o->minisentry,
+			    strerror(errno));
+		free(minisentry);
+		return false;
+	}
+	disk = realpath(o->disk, NULL);
+	if (!disk) {
+		bench_error("--disk DIR, a folder that you can write",
+			    "no folder for files in %s: %s", o->disk, strerror(errno));
+		free(minisentry);
+		return false;
+	}
+	o->minisentry = minisentry;
+	o->disk = disk;
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	struct results *r = calloc(1, sizeof(*r));
@@ -135,22 +158,22 @@ int main(int argc, char **argv)
 	if (!r)
 		return 125;
 	switch (options_parse(argc, argv, &o, r)) {
-	case OPTIONS_DONE:
-		return 0;
-	case OPTIONS_BAD:
-		return 125;
-	case OPTIONS_RUN:
-		break;
+	case OPTIONS_DONE: return 0;
+	case OPTIONS_BAD: return 125;
+	case OPTIONS_RUN: break;
 	}
 	if (!o.minisentry) {
 		bench_error("minisentry bench", "start this program as `minisentry bench`");
 		return 125;
 	}
+	if (!find_paths(&o))
+		return 125;
 	/* Before minutes of measuring, not after. */
 	if (o.compare && !(old = json_read(o.compare)))
 		return 125;
 	if (!can_write(o.json, false) || !can_write(o.csv, false) ||
-	    !can_write(o.markdown, false) || !can_write(o.report, true) || !bench_env_init(&env, &o))
+	    !can_write(o.markdown, false) || !can_write(o.report, true) ||
+	    !bench_env_init(&env, &o))
 		return 125;
 	set_signals();
 	measure(r, &o, &env);

@@ -26,7 +26,7 @@ static void put_head(FILE *f, const struct results *r)
 		if (*r->runtimes[i].version || r->runtimes[i].prefix) {
 			fprintf(f, "| %s | ", r->runtimes[i].name);
 			put_text(f, r->runtimes[i].version);
-			if (r->runtimes[i].prefix)
+			if (r->runtimes[i].prefix && *r->runtimes[i].prefix)
 				fprintf(f, " (`%s`)", r->runtimes[i].prefix);
 			fputs(" |\n", f);
 		}
@@ -85,7 +85,10 @@ static void put_cell(FILE *f, const struct results *r, int row, int runtime, boo
 		format_number(text, sizeof(text), s.ratio.value);
 		format_number(low, sizeof(low), s.ratio.low);
 		format_number(high, sizeof(high), s.ratio.high);
-		fprintf(f, " **%s** [%s, %s] |", text, low, high);
+		if (isnan(s.ratio.low))
+			fprintf(f, " **%s** |", text);
+		else
+			fprintf(f, " **%s** [%s, %s] |", text, low, high);
 		format_number(text, sizeof(text), s.cpu_ratio);
 		fprintf(f, " %s |", isnan(s.cpu_ratio) ? "" : text);
 	} else if (runtime > 0) {
@@ -110,8 +113,9 @@ static void put_means(FILE *f, const struct results *r, int suite)
 		if (isnan(mean))
 			continue;
 		format_number(text, sizeof(text), mean);
-		fprintf(f, "%s%s **%s** (%d rows)", any ? ", " : "\nGeometric mean of costs, x native: ",
-			r->runtimes[i].name, text, count);
+		fprintf(f, "%s%s **%s** (%d row%s)",
+			any ? ", " : "\nGeometric mean of costs, x native: ", r->runtimes[i].name,
+			text, count, count == 1 ? "" : "s");
 		any = true;
 	}
 	if (any)

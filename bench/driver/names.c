@@ -71,8 +71,8 @@ void names_nearest(const char *name, char *buf, size_t size)
 	buf[0] = '\0';
 	for (int i = 0; i < SHOWN && best[i].name && at < size; i++)
 		at += (size_t)snprintf(buf + at, size - at, "%s%s",
-				       i == 0		 ? "" :
-				       i == SHOWN - 1 ? " or " :
-							", ",
+				       i == 0		? ""
+				       : i == SHOWN - 1 ? " or "
+							: ", ",
 				       best[i].name);
 }

@@ -15,7 +15,8 @@
 
 static const char help_text[] =
 	"Usage: minisentry bench [OPTIONS] [SUITE|GROUP|ROW]...\n"
-	"Runs workloads natively, in minisentry and under other sandboxes, side by side, and compares.\n"
+	"Runs workloads natively, in minisentry and under other sandboxes, side by side, and "
+	"compares.\n"
 	"Names may be patterns ('cow64M_*'); without any, every suite runs.\n"
 	"\n"
 	"What to run\n"
@@ -23,11 +24,13 @@ static const char help_text[] =
 	"  --rounds N             (default 5; the order of runtimes turns around with each)\n"
 	"  --platform P,...       seccomp, ptrace, or native for no sandbox of ours\n"
 	"                         (default: seccomp,ptrace); native always runs\n"
-	"  --peer NAME='WORDS'    also run under another sandbox: WORDS, for a shell, come before the\n"
+	"  --peer NAME='WORDS'    also run under another sandbox: WORDS, for a shell, come before "
+	"the\n"
 	"                         workload's command. May be repeated. --peer null= runs natively\n"
 	"                         again, to see how large differences are that mean nothing\n"
 	"  --ms N                 how long a measured loop takes (default 60)\n"
-	"  --timeout S            give up on a workload that says nothing for so long (default 120)\n"
+	"  --timeout S            give up on a workload that says nothing for so long (default "
+	"120)\n"
 	"  --disk DIR             where the overlay and bind rows keep files (default /var/tmp)\n"
 	"  --minisentry FILE      the minisentry to measure (default: this one)\n"
 	"  --no-cgroup            measure memory and CPU time without a cgroup\n"
@@ -36,12 +39,14 @@ static const char help_text[] =
 	"  --json FILE            everything, for --compare and other programs\n"
 	"  --csv FILE             a line per row and runtime\n"
 	"  --markdown FILE        the tables for a document\n"
-	"  --report DIR           a page with tables and plots, and the plots as PNG (needs gnuplot)\n"
+	"  --report DIR           a page with tables and plots, and the plots as PNG (needs "
+	"gnuplot)\n"
 	"  --compare OLD.json     what changed since that run, and whether it is more than noise\n"
 	"  --quiet                no progress\n"
 	"  --help\n"
 	"\n"
-	"Exit code: 0 when every row asked for ran everywhere, 1 when some did not (the table says\n"
+	"Exit code: 0 when every row asked for ran everywhere, 1 when some did not (the table "
+	"says\n"
 	"why), 125 for a mistake on the command line, 130 after Ctrl-C (what was done is kept).\n";
 
 enum {
@@ -143,7 +148,8 @@ static bool add_platforms(struct results *r, char *list)
 	return true;
 }
 
-/* NAME=WORDS; splits arg in place. The name appears in file formats and tables: plain characters. */
+/* NAME=WORDS; splits arg in place. The name appears in file formats and tables: plain characters.
+ */
 static bool add_peer(struct results *r, char *arg)
 {
 	char *equals = strchr(arg, '=');
@@ -232,7 +238,8 @@ static void quote(FILE *out, const char *word)
 	fputc('\'', out);
 }
 
-/* The command line as text; --minisentry is how `minisentry bench` starts us, not what was typed. */
+/* The command line as text; --minisentry is how `minisentry bench` starts us, not what was typed.
+ */
 static char *command_text(int argc, char **argv)
 {
 	char *text = NULL;
@@ -256,45 +263,21 @@ static bool take_option(int opt, char *arg, struct bench_options *o, struct resu
 			char **ret_platforms)
 {
 	switch (opt) {
-	case OPT_ROUNDS:
-		return parse_number("--rounds", arg, ROUNDS_MAX, &o->rounds);
-	case OPT_MS:
-		return parse_number("--ms", arg, 60000, &o->loop_ms);
-	case OPT_TIMEOUT:
-		return parse_number("--timeout", arg, 86400, &o->timeout_s);
-	case OPT_PLATFORM:
-		*ret_platforms = arg;
-		return true;
-	case OPT_PEER:
-		return add_peer(r, arg);
-	case OPT_DISK:
-		o->disk = arg;
-		return true;
-	case OPT_MINISENTRY:
-		o->minisentry = arg;
-		return true;
-	case OPT_JSON:
-		o->json = arg;
-		return true;
-	case OPT_CSV:
-		o->csv = arg;
-		return true;
-	case OPT_MARKDOWN:
-		o->markdown = arg;
-		return true;
-	case OPT_REPORT:
-		o->report = arg;
-		return true;
-	case OPT_COMPARE:
-		o->compare = arg;
-		return true;
-	case OPT_NO_CGROUP:
-		return o->no_cgroup = true;
-	case OPT_QUIET:
-		return o->quiet = true;
-	default:
-		fputs("  try: minisentry bench --help\n", stderr);
-		return false;
+	case OPT_ROUNDS: return parse_number("--rounds", arg, ROUNDS_MAX, &o->rounds);
+	case OPT_MS: return parse_number("--ms", arg, 60000, &o->loop_ms);
+	case OPT_TIMEOUT: return parse_number("--timeout", arg, 86400, &o->timeout_s);
+	case OPT_PLATFORM: *ret_platforms = arg; return true;
+	case OPT_PEER: return add_peer(r, arg);
+	case OPT_DISK: o->disk = arg; return true;
+	case OPT_MINISENTRY: o->minisentry = arg; return true;
+	case OPT_JSON: o->json = arg; return true;
+	case OPT_CSV: o->csv = arg; return true;
+	case OPT_MARKDOWN: o->markdown = arg; return true;
+	case OPT_REPORT: o->report = arg; return true;
+	case OPT_COMPARE: o->compare = arg; return true;
+	case OPT_NO_CGROUP: return o->no_cgroup = true;
+	case OPT_QUIET: return o->quiet = true;
+	default: fputs("  try: minisentry bench --help\n", stderr); return false;
 	}
 }
 

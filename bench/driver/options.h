@@ -6,12 +6,12 @@
 
 struct bench_options {
 	int rounds;
-	int loop_ms; /* that a measured loop takes in the guest */
+	int loop_ms;   /* that a measured loop takes in the guest */
 	int timeout_s; /* without a word from a workload */
 	bool no_cgroup;
 	bool quiet;
 	const char *json, *csv, *markdown, *report, *compare; /* paths, or NULL */
-	const char *minisentry; /* the program under test */
+	const char *minisentry;				      /* the program under test */
 	const char *disk; /* a folder on disk for the overlay and bind rows */
 };
 

@@ -36,8 +36,9 @@ static bool read_stat(pid_t pid, struct process *ret)
 	fclose(f);
 	text[n] = '\0';
 	after = strrchr(text, ')');
-	if (!after || sscanf(after + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld",
-			     &parent, &utime, &stime, &cutime, &cstime) != 5)
+	if (!after ||
+	    sscanf(after + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld",
+		   &parent, &utime, &stime, &cutime, &cstime) != 5)
 		return false;
 	*ret = (struct process){ pid, parent, (uint64_t)(cutime + cstime) };
 	return true;

@@ -174,7 +174,8 @@ void format_number(char *buf, size_t size, double value)
 	else if (magnitude >= 0.9995)
 		snprintf(buf, size, "%.2f", value);
 	else
-		snprintf(buf, size, "%.*f", (int)fmin(9, 2 - floor(log10(magnitude * 1.0005))), value);
+		snprintf(buf, size, "%.*f", (int)fmin(9, 2 - floor(log10(magnitude * 1.0005))),
+			 value);
 }
 
 void format_value(char *buf, size_t size, double value, const char *unit)
@@ -188,7 +189,8 @@ void format_value(char *buf, size_t size, double value, const char *unit)
 		snprintf(buf, size, "%s %s", number, unit);
 }
 
-static void format_scaled(char *buf, size_t size, double value, double step, const char *const *units)
+static void format_scaled(char *buf, size_t size, double value, double step,
+			  const char *const *units)
 {
 	int i = 0;
 

@@ -17,25 +17,25 @@ enum runtime_kind { RUNTIME_NATIVE, RUNTIME_SENTRY, RUNTIME_PEER };
 
 struct runtime {
 	enum runtime_kind kind;
-	const char *name; /* "native", a platform, a peer's name */
+	const char *name;   /* "native", a platform, a peer's name */
 	const char *prefix; /* RUNTIME_PEER: shell words before the guest's command */
-	char version[128]; /* "" when it did not tell */
-	char why[WHY_MAX]; /* not empty: it does not work at all, and this is why */
+	char version[128];  /* "" when it did not tell */
+	char why[WHY_MAX];  /* not empty: it does not work at all, and this is why */
 };
 
 /* One round's measurement; NAN where there is none. */
 struct sample {
-	double value; /* in the row's unit */
-	double cpu_ns; /* host CPU time of all processes of the runtime, per operation */
-	double growth; /* bytes of non-reclaimable memory more at the end of the phase */
+	double value;		  /* in the row's unit */
+	double cpu_ns;		  /* host CPU time of all processes of the runtime, per operation */
+	double growth;		  /* bytes of non-reclaimable memory more at the end of the phase */
 	double guest_ns, host_ns; /* the phase by the guest's clock and by the host's */
 };
 
 struct cell {
 	struct sample *samples; /* [results.rounds] */
-	char why[WHY_MAX]; /* not empty: what failed or is missing */
-	bool skipped; /* the workload itself said that something is missing */
-	bool clock_lies; /* in some round the guest's clock and the host's disagreed */
+	char why[WHY_MAX];	/* not empty: what failed or is missing */
+	bool skipped;		/* the workload itself said that something is missing */
+	bool clock_lies;	/* in some round the guest's clock and the host's disagreed */
 };
 
 /* One line of the header: "kernel", "6.1.0". */
@@ -53,13 +53,13 @@ struct results {
 	char *command; /* as the user typed it */
 	struct fact facts[FACTS_MAX];
 	int fact_count;
-	char memory_method[200]; /* how growth was measured, in words */
+	char memory_method[200];	       /* how growth was measured, in words */
 	struct runtime runtimes[RUNTIMES_MAX]; /* [0] is native */
 	int runtime_count;
 	const struct row **rows; /* asked for, in the catalog's order */
 	int row_count;
-	int rounds; /* asked for; all samples[] are that long */
-	int rounds_done; /* complete ones */
+	int rounds;	    /* asked for; all samples[] are that long */
+	int rounds_done;    /* complete ones */
 	struct cell *cells; /* [row_count][runtime_count] */
 };
 
@@ -70,7 +70,7 @@ struct summary {
 	struct ratio ratio; /* of values to native's, round by round */
 	double cost; /* ratio of cost: ratio.value, or its inverse for ROW_HIGHER. > 1 is slower */
 	double cpu_ns, cpu_ratio; /* median per operation, and its ratio to native */
-	double growth; /* median, bytes */
+	double growth;		  /* median, bytes */
 };
 
 /* Room for all cells; every sample NAN. Ends the program when there is no memory. */

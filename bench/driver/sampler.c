@@ -53,8 +53,8 @@ static bool find_mount(const char *controller, char *ret, size_t size)
 	while (f && !found && fgets(line, sizeof(line), f)) {
 		if (sscanf(line, "%*s %255s %31s %511s", point, type, options) != 3)
 			continue;
-		if (*controller ? strcmp(type, "cgroup") == 0 && strstr(options, controller) :
-				  strcmp(type, "cgroup2") == 0) {
+		if (*controller ? strcmp(type, "cgroup") == 0 && strstr(options, controller)
+				: strcmp(type, "cgroup2") == 0) {
 			snprintf(ret, size, "%s", point);
 			found = true;
 		}
@@ -133,11 +133,11 @@ struct sampler *sampler_new(bool use_cgroup, char *text, size_t size)
 			s->unified = true;
 	}
 	snprintf(text, size, "%s; CPU time of %s%s",
-		 *s->memory ? "cgroup v1: memory without page cache other than shmem" :
-			      "Pss_Anon of the processes and blocks of their memory files",
+		 *s->memory ? "cgroup v1: memory without page cache other than shmem"
+			    : "Pss_Anon of the processes and blocks of their memory files",
 		 *s->cpu ? "the cgroup" : "the living processes (dead ones to 10 ms)",
-		 use_cgroup && !*s->memory ? " (no cgroup could be made: needs root or delegation)" :
-					     "");
+		 use_cgroup && !*s->memory ? " (no cgroup could be made: needs root or delegation)"
+					   : "");
 	return s;
 }
 
@@ -149,7 +149,8 @@ static void join(const char *dir)
 	snprintf(path, sizeof(path), "%s/cgroup.procs", dir);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd >= 0) {
-		/* Fails only if the group went away: then the samples read NAN or 0, which shows. */
+		/* Fails only if the group went away: then the samples read NAN or 0, which shows.
+		 */
 		if (write(fd, "0", 1) != 1)
 			perror(path);
 		close(fd);
@@ -170,8 +171,8 @@ double sampler_cpu_ns(const struct sampler *s)
 	double ns;
 
 	if (*s->cpu)
-		return s->unified ? read_key(s->cpu, "cpu.stat", "usage_usec") * 1000 :
-				    read_key(s->cpu, "cpuacct.usage", "");
+		return s->unified ? read_key(s->cpu, "cpu.stat", "usage_usec") * 1000
+				  : read_key(s->cpu, "cpuacct.usage", "");
 	t = proctree_take();
 	ns = proctree_cpu_ns(&t);
 	proctree_free(&t);
@@ -202,8 +203,9 @@ double sampler_kernel_memory(const struct sampler *s)
 {
 	if (!*s->memory)
 		return NAN;
-	return strcmp(s->memory, s->cpu) == 0 ? read_key(s->memory, "memory.stat", "kernel") :
-						read_key(s->memory, "memory.kmem.usage_in_bytes", "");
+	return strcmp(s->memory, s->cpu) == 0
+		       ? read_key(s->memory, "memory.stat", "kernel")
+		       : read_key(s->memory, "memory.kmem.usage_in_bytes", "");
 }
 
 /* A group can be removed once its last process is reaped everywhere; that may take a moment. */

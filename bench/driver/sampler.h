@@ -3,8 +3,8 @@
  *
  * With a cgroup (v1 or v2, made when the session has the rights): every process that the runtime
  * starts counts, dead ones too. Memory is what cannot be reclaimed: usage without page cache other
- * than shmem, and without reclaimable slab where the kernel tells it (v2). Without one: Pss_Anon of the
- * living processes and the allocated blocks of the memfds they hold, each file once.
+ * than shmem, and without reclaimable slab where the kernel tells it (v2). Without one: Pss_Anon of
+ * the living processes and the allocated blocks of the memfds they hold, each file once.
  */
 #ifndef BENCH_DRIVER_SAMPLER_H
 #define BENCH_DRIVER_SAMPLER_H

@@ -60,8 +60,7 @@ static void run_group(struct schedule *s, int round, int at, int runtime)
 	int group = s->groups[at];
 
 	progress_step(s->progress, round, at, groups[group].name, runtime, rt->name);
-	if (!*rt->why && !s->hung[at][runtime] &&
-	    !session_run(&s->host, group, runtime, round)) {
+	if (!*rt->why && !s->hung[at][runtime] && !session_run(&s->host, group, runtime, round)) {
 		s->hung[at][runtime] = true;
 		if (++s->hangs[runtime] >= HANGS_MAX) {
 			snprintf(rt->why, sizeof(rt->why), "given up: it hung %d times", HANGS_MAX);
@@ -74,10 +73,9 @@ static void run_group(struct schedule *s, int round, int at, int runtime)
 void schedule_run(struct results *r, const struct bench_env *env, const struct sampler *sampler,
 		  const volatile sig_atomic_t *interrupted)
 {
-	struct schedule s = { .host = { .results = r,
-					.env = env,
-					.sampler = sampler,
-					.interrupted = interrupted } };
+	struct schedule s = {
+		.host = { .results = r, .env = env, .sampler = sampler, .interrupted = interrupted }
+	};
 
 	list_groups(&s);
 	probe_all(&s);

@@ -41,10 +41,11 @@ struct session {
 	double heard_ns; /* when the last word of the protocol came */
 	int words;
 	/* The phase under way. */
-	int row; /* index into results.rows; -1: none, or one that nobody asked for */
+	int row;	   /* index into results.rows; -1: none, or one that nobody asked for */
 	char row_name[80]; /* "" outside a phase */
 	double begun_ns, cpu_ns, memory;
-	/* All phases of the process, by both clocks: long enough to show a clock that is a little off. */
+	/* All phases of the process, by both clocks: long enough to show a clock that is a little
+	 * off. */
 	double guest_sum_ns, host_sum_ns;
 	int phases;
 	bool *pending; /* [results.row_count]; NULL in a probe */
@@ -77,13 +78,18 @@ static void set_why(struct session *s, int row, const char *why)
 
 static bool start(struct session *s, const struct command *c)
 {
+	bool sentry = s->host->results->runtimes[s->runtime].kind == RUNTIME_SENTRY;
+
 	s->line_length = 0;
 	s->words = 0;
 	s->row_name[0] = '\0';
 	s->row = -1;
 	s->guest_sum_ns = s->host_sum_ns = 0;
 	s->phases = 0;
-	return workload_start(&s->workload, c->words, s->host->env->home, s->host->sampler);
+	/* minisentry shows the guest the current folder; a peer's words may be relative to the
+	 * user's. */
+	return workload_start(&s->workload, c->words, sentry ? s->host->env->home : NULL,
+			      s->host->sampler);
 }
 
 /* ---- the lines of a workload (bench/guest/bench.h) ---- */
@@ -95,7 +101,8 @@ static void answer(struct session *s)
 		return;
 }
 
-/* Startup time is a row of the idle group: from spawning to the first word of a workload at rest. */
+/* Startup time is a row of the idle group: from spawning to the first word of a workload at rest.
+ */
 static void record_startup(struct session *s, const char *idle_row)
 {
 	char name[128];
@@ -127,12 +134,16 @@ static double record_idle(struct session *s, const char *idle_row)
 	struct proctree t = proctree_take();
 	struct proctree_memory m = proctree_memory(&t);
 	char name[128];
+	double kernel;
 
 	proctree_free(&t);
 	snprintf(name, sizeof(name), "%s_memfile", idle_row);
 	record_value(s, name, m.memfile / 1e6);
 	snprintf(name, sizeof(name), "%s_kernel", idle_row);
-	record_value(s, name, sampler_kernel_memory(s->host->sampler) / 1e6);
+	kernel = sampler_kernel_memory(s->host->sampler);
+	if (isnan(kernel) && find_pending(s, name) >= 0)
+		set_why(s, find_pending(s, name), "needs a cgroup with the memory controller");
+	record_value(s, name, kernel / 1e6);
 	return m.pss / 1e6;
 }
 
@@ -162,9 +173,9 @@ static void on_begin(struct session *s, const char *name)
 		record_startup(s, name);
 	if (s->host->progress)
 		s->host->progress(s->host->progress_arg, name);
-	s->memory = s->row >= 0 && (s->host->results->rows[s->row]->flags & ROW_GROWTH) ?
-			    settled_memory(s) :
-			    sampler_memory(s->host->sampler);
+	s->memory = s->row >= 0 && (s->host->results->rows[s->row]->flags & ROW_GROWTH)
+			    ? settled_memory(s)
+			    : sampler_memory(s->host->sampler);
 	s->cpu_ns = sampler_cpu_ns(s->host->sampler);
 	s->begun_ns = workload_now_ns();
 	answer(s);
@@ -244,8 +255,8 @@ static void on_end(struct session *s, const char *name, double value, double ops
 }
 
 /*
- * Whether `row` cannot be measured when the workload refuses `refused`: that row itself, its further
- * values (they follow in the catalog), and all of a server's rows, which have one process.
+ * Whether `row` cannot be measured when the workload refuses `refused`: that row itself, its
+ * further values (they follow in the catalog), and all of a server's rows, which have one process.
  */
 static bool falls_with(const struct session *s, const struct row *row, const char *refused)
 {

@@ -161,7 +161,8 @@ struct ratio stats_ratio(const double *values, const double *base, size_t count)
 	return r;
 }
 
-/* P(U <= u) for samples of m and n without ties: counts of the partitions behind U, by dynamic programming. */
+/* P(U <= u) for samples of m and n without ties: counts of the partitions behind U, by dynamic
+ * programming. */
 static double u_at_most(size_t u, size_t m, size_t n)
 {
 	size_t max = m * n;

@@ -110,7 +110,8 @@ static void print_cell(const struct table *t, int row, int runtime)
 	else if (s.count == 0)
 		fprintf(t->out, " %snot run%s", paint(t, DIM), paint(t, RESET));
 	if (cell->clock_lies)
-		fprintf(t->out, " %s!! CLOCK LIES: the guest's clock disagrees with the host's !!%s",
+		fprintf(t->out,
+			" %s!! CLOCK LIES: the guest's clock disagrees with the host's !!%s",
 			paint(t, ALARM), paint(t, RESET));
 	fputc('\n', t->out);
 }
@@ -127,10 +128,10 @@ static void print_geomeans(const struct table *t, int suite)
 		if (isnan(mean))
 			continue;
 		format_number(text, sizeof(text), mean);
-		fprintf(t->out, "%-*s %-*s %s%s x native's cost%s, geometric mean of %d rows\n",
+		fprintf(t->out, "%-*s %-*s %s%s x native's cost%s, geometric mean of %d row%s\n",
 			t->row_width, i == 1 ? suites[suite].name : "", t->runtime_width,
 			r->runtimes[i].name, paint(t, cost_colour(mean)), text, paint(t, RESET),
-			count);
+			count, count == 1 ? "" : "s");
 	}
 }
 
@@ -197,9 +198,9 @@ int csv_write(const struct results *r, const char *path)
 			const struct row *row = r->rows[i];
 			const struct cell *cell = results_cell(r, i, k);
 			struct summary s = results_summary(r, i, k);
-			double numbers[] = { s.median,	   s.min,	 s.max,
-					     s.ratio.value, s.ratio.low,  s.ratio.high,
-					     s.cpu_ns,	   s.cpu_ratio, s.growth };
+			double numbers[] = { s.median,	    s.min,	 s.max,
+					     s.ratio.value, s.ratio.low, s.ratio.high,
+					     s.cpu_ns,	    s.cpu_ratio, s.growth };
 
 			fprintf(f, "%s,%s,%s,%s,%s,%zu", suites[row_suite(row)].name, row->name,
 				row->unit, row->flags & ROW_HIGHER ? "higher" : "lower",

@@ -42,7 +42,8 @@ static _Noreturn void child(const struct workload *w, char **argv, const char *f
 	signal(SIGPIPE, SIG_DFL);
 	signal(SIGINT, SIG_DFL);
 	signal(SIGTERM, SIG_DFL);
-	/* Ctrl-C is for us: the workload is ended in order, and does not outlive us if we are killed. */
+	/* Ctrl-C is for us: the workload is ended in order, and does not outlive us if we are
+	 * killed. */
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -53,7 +54,7 @@ static _Noreturn void child(const struct workload *w, char **argv, const char *f
 	dup2(out, STDOUT_FILENO);
 	dup2(w->err, STDERR_FILENO);
 	setenv("PATH", STANDARD_PATH, 1);
-	if (chdir(folder) != 0)
+	if (folder && chdir(folder) != 0)
 		perror(folder);
 	execvp(argv[0], argv);
 	dprintf(STDERR_FILENO, "%s: %s\n", argv[0], strerror(errno));

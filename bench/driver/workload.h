@@ -12,15 +12,16 @@
 struct workload {
 	pid_t pid;
 	int in, out, err; /* we write its input, read its output, never blocking; err is a memfd */
-	off_t trimmed; /* so much of err is gone */
+	off_t trimmed;	  /* so much of err is gone */
 	double started_ns, ended_ns; /* CLOCK_MONOTONIC, just before fork and after its exit */
 };
 
 double workload_now_ns(void);
 
 /*
- * Runs argv in `folder` (PATH is the standard one, so every runtime finds the same programs), in
- * the sampler's cgroup, if there is a sampler. False when the host cannot start a process.
+ * Runs argv in `folder`, or in the current one with NULL (PATH is the standard one, so every
+ * runtime finds the same programs), in the sampler's cgroup, if there is a sampler. False when the
+ * host cannot start a process.
  */
 bool workload_start(struct workload *w, char **argv, const char *folder,
 		    const struct sampler *sampler);
@@ -30,8 +31,8 @@ void workload_trim(struct workload *w);
 
 /*
  * Ends it: waits a moment for its exit unless `kill`, kills and reaps all our descendants, closes
- * the descriptors. Writes how it ended into `how`, with the last line of its standard error. True if
- * it ended by itself with exit code 0.
+ * the descriptors. Writes how it ended into `how`, with the last line of its standard error. True
+ * if it ended by itself with exit code 0.
  */
 bool workload_finish(struct workload *w, bool kill, char *how, size_t size);
 

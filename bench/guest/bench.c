@@ -15,7 +15,7 @@
 
 static struct {
 	uint64_t loop_ns;
-	uint64_t begun; /* by the guest's clock, after the driver's answer */
+	uint64_t begun;		    /* by the guest's clock, after the driver's answer */
 	const char *dirs[DIRS_MAX]; /* NAME=PATH */
 	int dir_count;
 	char **wanted; /* rows asked for; none means all */
@@ -137,8 +137,7 @@ static int compare_doubles(const void *a, const void *b)
 double bench_median(double *samples, size_t count)
 {
 	qsort(samples, count, sizeof(*samples), compare_doubles);
-	return count % 2 ? samples[count / 2]
-			 : (samples[count / 2 - 1] + samples[count / 2]) / 2;
+	return count % 2 ? samples[count / 2] : (samples[count / 2 - 1] + samples[count / 2]) / 2;
 }
 
 /* The number of operations that takes about `goal` ns, at least one; 0 when op failed. */
@@ -279,7 +278,8 @@ int main(int argc, char **argv)
 	int at = 2;
 
 	if (argc < 2) {
-		fputs("usage: minisentry-bench-guest GROUP [--ms N] [--dir NAME=PATH]... [ROW...]\n",
+		fputs("usage: minisentry-bench-guest GROUP [--ms N] [--dir NAME=PATH]... "
+		      "[ROW...]\n",
 		      stderr);
 		return 2;
 	}

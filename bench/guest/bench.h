@@ -47,7 +47,7 @@ struct bench_group {
 	size_t count;
 };
 
-#define BENCH_GROUP(group, table) \
+#define BENCH_GROUP(group, table)                                                                  \
 	const struct bench_group group##_group = { #group, table, ARRAY_SIZE(table) }
 
 /* CLOCK_MONOTONIC, in ns. */
@@ -56,7 +56,8 @@ uint64_t bench_now(void);
 /* How long a measured loop shall take, in ns (--ms; default 60 ms). */
 uint64_t bench_loop_ns(void);
 
-/* The folder that the driver gave as --dir NAME=PATH, or NULL. The caller makes its own files in it. */
+/* The folder that the driver gave as --dir NAME=PATH, or NULL. The caller makes its own files in
+ * it. */
 const char *bench_dir(const char *name);
 
 /* A phase; ops may be 0 when operations cannot be counted. Both wait for the driver. */
@@ -64,7 +65,8 @@ void bench_begin(const char *row);
 void bench_end(const char *row, double value, uint64_t ops);
 void bench_value(const char *row, double value);
 void bench_skip(const char *row, const char *why, ...) __attribute__((format(printf, 2, 3)));
-/* Says why and errno's text when errno is not 0. The row ends; the program goes on with the next. */
+/* Says why and errno's text when errno is not 0. The row ends; the program goes on with the next.
+ */
 void bench_fail(const char *row, const char *why, ...) __attribute__((format(printf, 2, 3)));
 /* Whether `row`, a further value of another row's phase, was asked for (to save its work). */
 bool bench_wanted(const char *row);

@@ -35,7 +35,7 @@ static const struct shape {
 	unsigned mib; /* what is transferred; more than the file's size: it is read again */
 } shapes[] = {
 	{ false, 4, 48 }, { false, 64, 128 }, { false, 1024, 256 },
-	{ true, 4, 96 },   { true, 64, 512 },  { true, 1024, 768 },
+	{ true, 4, 96 },  { true, 64, 512 },  { true, 1024, 768 },
 };
 static const char *const dirs[] = { "tmpfs", "overlay_memory", "overlay_disk", "bind" };
 

@@ -108,8 +108,8 @@ int program_run(char *const argv[], int in_fd, int out_fd, char *out, size_t siz
 		goto out;
 	if (in_fd < 0)
 		in_fd = null;
-	pid = out_fd == STDERR_FILENO ? program_spawn(argv, in_fd, null, fds[1]) :
-					program_spawn(argv, in_fd, fds[1], -1);
+	pid = out_fd == STDERR_FILENO ? program_spawn(argv, in_fd, null, fds[1])
+				      : program_spawn(argv, in_fd, fds[1], -1);
 	if (out)
 		close(fds[1]);
 	if (pid < 0)

@@ -1,7 +1,7 @@
 /*
  * Other programs that a workload runs. All of them get the same small environment and the usual
- * PATH, natively and in a sandbox, no input unless given, and a SIGTERM should the workload die first.
- * Functions that take a row report with bench_skip or bench_fail what stopped them.
+ * PATH, natively and in a sandbox, no input unless given, and a SIGTERM should the workload die
+ * first. Functions that take a row report with bench_skip or bench_fail what stopped them.
  */
 #ifndef BENCH_GUEST_PROGRAM_H
 #define BENCH_GUEST_PROGRAM_H
@@ -25,7 +25,8 @@ int program_wait(pid_t pid);
 /*
  * Runs argv and waits for its end. in_fd: its standard input, or -1 for none. What it writes to
  * out_fd, its standard output or standard error, goes to `out`, cut to `size` - 1 bytes and
- * terminated by a NUL; or nowhere with NULL. Its exit code, 128+n after signal n, or -1 with errno when it could not be started.
+ * terminated by a NUL; or nowhere with NULL. Its exit code, 128+n after signal n, or -1 with errno
+ * when it could not be started.
  */
 int program_run(char *const argv[], int in_fd, int out_fd, char *out, size_t size);
 

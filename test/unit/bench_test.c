@@ -64,7 +64,8 @@ static void signed_rank_interval(void **state)
 	near(log(r.low), -0.02);
 	near(log(r.high), 0.31);
 	assert_int_equal(r.pairs, 8);
-	/* Below 6 pairs: Student's t; {0.1, 0.2, 0.3} has mean 0.2 and standard error 0.1/sqrt(3). */
+	/* Below 6 pairs: Student's t; {0.1, 0.2, 0.3} has mean 0.2 and standard error 0.1/sqrt(3).
+	 */
 	for (int i = 0; i < 3; i++)
 		values[i] = base[i] * exp(0.1 * (i + 1));
 	r = stats_ratio(values, base, 3);
@@ -100,7 +101,8 @@ static void interval_covers(void **state)
 			covered += r.low <= 1 && r.high >= 1;
 		}
 		if (covered < trials * 94 / 100)
-			fail_msg("%zu rounds: %d of %d intervals cover 1", rounds[k], covered, trials);
+			fail_msg("%zu rounds: %d of %d intervals cover 1", rounds[k], covered,
+				 trials);
 	}
 }
 
