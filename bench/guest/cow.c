@@ -104,6 +104,9 @@ static _Noreturn void be_subject(uintptr_t arg, int go, int report, int life)
 		_exit(1);
 	if (!send_double(report, fork_and_write(heap, arg, life)))
 		wait_for_end(life);
+	/* Its child's memory must be gone before the next row's growth is measured. */
+	while (wait(NULL) > 0 || errno == EINTR)
+		;
 	_exit(0);
 }
 
