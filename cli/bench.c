@@ -1,4 +1,5 @@
-/* `minisentry bench`: starts the driver (bench/driver), a program of its own that runs us in turn. */
+/* `minisentry bench`: starts the driver (bench/driver), a program of its own that runs us in turn.
+ */
 #include "cli/cli.h"
 #include <errno.h>
 #include <limits.h>
