@@ -322,6 +322,18 @@ GUEST(g_vector, "movabs $0x1122334455667788,%rax; movq %rax,%xmm3; vpbroadcastq 
 		"1: vmovdqu %ymm7,(%rsp); stmxcsr 64(%rsp); movq %xmm3,80(%rsp); mov $2,%eax; "
 		"syscall; jmp 1b");
 
+/* The bits of MXCSR that this processor has; AMD's have one more (misaligned accesses) than
+ * Intel's. */
+static u32 mxcsr_mask(void)
+{
+	_Alignas(16) u8 area[512] = { 0 };
+	u32 mask;
+
+	__builtin_ia32_fxsave(area);
+	memcpy(&mask, area + 28, sizeof(mask));
+	return mask ? mask : 0xffbf; /* as the manual has it for processors that report none */
+}
+
 static void test_vector(void **state)
 {
 	struct guest g;
@@ -359,7 +371,7 @@ static void test_vector(void **state)
 	EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
 	assert_int_equal(stack[10], 0x99);
 	assert_int_equal(stack[0], 0x1122334455667788);
-	assert_int_equal(*(u32 *)&stack[8] & 0xffff0000, 0);
+	assert_int_equal(*(u32 *)&stack[8] & ~mxcsr_mask(), 0);
 	platform_init_xstate(y, size);
 	assert_int_equal(platform_set_xstate(g.ctx, y, size), 0);
 	EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
@@ -875,8 +887,8 @@ static void test_sentry_killed(void **state)
 		assert_true(session_alive(zygote));
 		kill(pid, SIGKILL);
 		assert_int_equal(waitpid(pid, &status, 0), pid);
-		/* Its children are ours now: every one of them ends. */
-		while (waitpid(-1, &status, __WALL) > 0)
+		/* Its children are ours now, in the zygote's group: every one of them ends. */
+		while (waitpid(-zygote, &status, __WALL) > 0)
 			;
 		assert_false(session_alive(zygote));
 		close(pipe_fds[0]);
