@@ -6,7 +6,8 @@ BENCH_DRIVER := $(wildcard bench/driver/*.c)
 BENCH_FILES  := $(wildcard bench/guest/*.py bench/guest/*.js bench/guest/*.sh bench/guest/cxxlib/*)
 BENCH_COPIES := $(patsubst bench/guest/%,$(BENCH_DIR)/%,$(BENCH_FILES))
 
-ifeq ($(shell pkg-config --exists jansson && echo yes),yes)
+HAVE_BENCH := $(shell pkg-config --exists jansson && echo yes)
+ifeq ($(HAVE_BENCH),yes)
 all: $(BENCH_DIR)/minisentry-bench $(BENCH_DIR)/minisentry-bench-guest $(BENCH_COPIES)
 else
 $(info bench: libjansson-dev is missing; `minisentry bench` is left out (try: ./setup))
@@ -31,8 +32,12 @@ $(BENCH_COPIES): $(BENCH_DIR)/%: bench/guest/%
 	@mkdir -p $(@D)
 	@cp -p $< $@
 
+ifeq ($(HAVE_BENCH),yes)
 install-bench: all
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/libexec/minisentry $(BENCH_DIR)/minisentry-bench $(BENCH_DIR)/minisentry-bench-guest
 	for f in $(patsubst bench/guest/%,%,$(BENCH_FILES)); do \
 		install -D -m 644 bench/guest/$$f $(DESTDIR)$(PREFIX)/libexec/minisentry/$$f || exit 1; done
+else
+install-bench:
+endif
 .PHONY: install-bench

@@ -1,5 +1,8 @@
 # Unit tests: test/unit/NAME_test.c links with the module libraries; `make unit-NAME` runs one.
 UNIT := $(patsubst test/unit/%_test.c,%,$(wildcard test/unit/*_test.c))
+ifneq ($(HAVE_BENCH),yes)
+UNIT := $(filter-out bench,$(UNIT))
+endif
 # A unit test links only the libraries it names in its first line: `/* unit: base pgalloc */`
 unit_libs = $(foreach m,$(shell sed -n '1s|^/\* unit: \(.*\) \*/|\1|p' test/unit/$(1)_test.c),$(BUILD)/lib$(m).a)
 define unit_rule
