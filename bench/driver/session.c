@@ -113,7 +113,7 @@ static void record_startup(struct session *s, const char *idle_row)
 	snprintf(name, sizeof(name), "startup_%s", idle_row + strlen("idle_"));
 	row = find_pending(s, name);
 	if (row >= 0) {
-		sample_of(s, row)->value = (workload_now_ns() - s->workload.started_ns) / 1e6;
+		sample_of(s, row)->value = (workload_now_ns() - *s->workload.started_ns) / 1e6;
 		s->pending[row] = false;
 	}
 }
@@ -492,7 +492,7 @@ static void run_true(struct session *s, int row)
 		ok = workload_finish(&s->workload, ending != ENDED, how, sizeof(how));
 		if (ending == INTERRUPTED)
 			break;
-		ms[i] = (s->workload.ended_ns - s->workload.started_ns) / 1e6;
+		ms[i] = (s->workload.ended_ns - *s->workload.started_ns) / 1e6;
 		if (!ok) {
 			set_why(s, row, how);
 			break;

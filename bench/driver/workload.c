@@ -32,6 +32,20 @@ double workload_now_ns(void)
 	return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
 }
 
+/* When the latest workload executed its program; one page, shared with every child. */
+static volatile double *started;
+
+static bool map_started(void)
+{
+	void *page = mmap(NULL, sizeof(*started), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		return false;
+	started = page;
+	return true;
+}
+
 static _Noreturn void child(const struct workload *w, char **argv, const char *folder,
 			    const struct sampler *sampler, int in, int out, pid_t parent)
 {
@@ -56,6 +70,7 @@ static _Noreturn void child(const struct workload *w, char **argv, const char *f
 	setenv("PATH", STANDARD_PATH, 1);
 	if (folder && chdir(folder) != 0)
 		perror(folder);
+	*started = workload_now_ns();
 	execvp(argv[0], argv);
 	dprintf(STDERR_FILENO, "%s: %s\n", argv[0], strerror(errno));
 	_exit(errno == ENOENT ? 127 : 126);
@@ -68,6 +83,8 @@ bool workload_start(struct workload *w, char **argv, const char *folder,
 	int in[2], out[2];
 
 	*w = (struct workload){ .pid = -1 };
+	if (!started && !map_started())
+		return false;
 	w->err = memfd_create("minisentry-bench-stderr", MFD_CLOEXEC);
 	if (w->err < 0)
 		return false;
@@ -85,7 +102,8 @@ bool workload_start(struct workload *w, char **argv, const char *folder,
 	fcntl(in[1], F_SETFL, O_NONBLOCK);
 	fcntl(out[0], F_SETFL, O_NONBLOCK);
 	fflush(NULL);
-	w->started_ns = workload_now_ns();
+	*started = workload_now_ns();
+	w->started_ns = started;
 	w->pid = fork();
 	if (w->pid == 0)
 		child(w, argv, folder, sampler, in[0], out[1], self);

@@ -13,7 +13,13 @@ struct workload {
 	pid_t pid;
 	int in, out, err; /* we write its input, read its output, never blocking; err is a memfd */
 	off_t trimmed;	  /* so much of err is gone */
-	double started_ns, ended_ns; /* CLOCK_MONOTONIC, just before fork and after its exit */
+	/*
+	 * CLOCK_MONOTONIC, just before it executes the program and after its exit. Memory shared
+	 * with the child, which sets it after it has joined the cgroup: the kernel may take 20 ms
+	 * for that.
+	 */
+	const volatile double *started_ns;
+	double ended_ns;
 };
 
 double workload_now_ns(void);
