@@ -218,7 +218,7 @@ const struct row rows[] = {
 	{ "sqlite_insert", G_SQLITE, "ms", 0, 0 },
 	{ "sqlite_select", G_SQLITE, "ms", 0, 0 },
 
-	/* R0.12, R0.13; each group's first row is the guest's, the others the driver derives. */
+	/* R0.12, R0.13; the guest has the idle_KIND rows, the driver derives the others. */
 	{ "startup_empty", G_IDLE, "ms", 0, 0 },
 	{ "startup_nginx", G_IDLE, "ms", 0, 0 },
 	{ "startup_node", G_IDLE, "ms", 0, 0 },

@@ -30,11 +30,6 @@ uint64_t bench_now(void)
 	return (uint64_t)ts.tv_sec * 1000000000UL + (uint64_t)ts.tv_nsec;
 }
 
-uint64_t bench_loop_ns(void)
-{
-	return bench.loop_ns;
-}
-
 const char *bench_dir(const char *name)
 {
 	size_t n = strlen(name);

@@ -53,9 +53,6 @@ struct bench_group {
 /* CLOCK_MONOTONIC, in ns. */
 uint64_t bench_now(void);
 
-/* How long a measured loop shall take, in ns (--ms; default 60 ms). */
-uint64_t bench_loop_ns(void);
-
 /* The folder that the driver gave as --dir NAME=PATH, or NULL. The caller makes its own files in
  * it. */
 const char *bench_dir(const char *name);
@@ -73,7 +70,7 @@ bool bench_wanted(const char *row);
 
 /*
  * Measures op(arg, n), which makes n operations: finds the n that takes about a tenth of
- * bench_loop_ns(), runs it once more as warm-up, then ten times between begin and end.
+ * the time of a loop (--ms), runs it once more as warm-up, then ten times between begin and end.
  * The median batch's time for one operation, in ns, and *ret_ops, what was done in the phase.
  * The caller reports with bench_end. `op` returns 0, or -1 with errno set: then the row has failed
  * (reported here) and the result is negative.

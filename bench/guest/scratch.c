@@ -5,6 +5,7 @@
 #include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const char *scratch_base(const char *name)
@@ -77,4 +78,14 @@ void scratch_remove(struct scratch *s)
 
 	nftw(s->root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 	errno = error;
+}
+
+int scratch_stat(void *path, uint64_t n)
+{
+	struct stat st;
+
+	while (n--)
+		if (stat(path, &st))
+			return -1;
+	return 0;
 }

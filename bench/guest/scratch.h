@@ -12,6 +12,7 @@
 
 #include <limits.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct scratch {
 	char root[PATH_MAX / 2];
@@ -26,6 +27,8 @@ int scratch_make(struct scratch *s, const char *row, const char *name);
 const char *scratch_path(struct scratch *s, const char *name);
 /* A new file for reading and writing, with `size` bytes written to it; -1 with errno. */
 int scratch_file(struct scratch *s, const char *name, size_t size);
+/* stat(2) of a path, n times: for bench_loop. */
+int scratch_stat(void *path, uint64_t n);
 /* Removes the folder and what is in it, also after a row that failed half-way. */
 void scratch_remove(struct scratch *s);
 

@@ -67,16 +67,6 @@ static int op_open_close(void *arg, uint64_t n)
 	return 0;
 }
 
-static int op_stat(void *arg, uint64_t n)
-{
-	struct stat st;
-
-	while (n--)
-		if (stat(arg, &st))
-			return -1;
-	return 0;
-}
-
 /* `op` on the path of a file; arg is how many folders deep it is, 0 or 5. */
 static void run_path(const struct bench_row *row, int (*op)(void *, uint64_t))
 {
@@ -106,7 +96,7 @@ static void run_open_close(const struct bench_row *row)
 
 static void run_stat(const struct bench_row *row)
 {
-	run_path(row, op_stat);
+	run_path(row, scratch_stat);
 }
 
 struct transfer {

@@ -262,16 +262,6 @@ static int op_create_unlink(void *arg, uint64_t n)
 	return 0;
 }
 
-static int op_stat(void *arg, uint64_t n)
-{
-	struct stat st;
-
-	while (n--)
-		if (stat(arg, &st))
-			return -1;
-	return 0;
-}
-
 static int op_statfs(void *arg, uint64_t n)
 {
 	struct statfs st;
@@ -306,7 +296,7 @@ static void run_create_close_unlink(const struct bench_row *row)
 
 static void run_stat(const struct bench_row *row)
 {
-	run_path(row->name, op_stat, true);
+	run_path(row->name, scratch_stat, true);
 }
 
 static void run_statfs(const struct bench_row *row)
