@@ -12,7 +12,7 @@
 #define MINISENTRY_BASE_LOCK_H
 
 #include "base/types.h"
-#include <pthread.h>
+#include <stdatomic.h>
 
 /* Outermost first. */
 enum lock_rank {
@@ -45,41 +45,159 @@ enum lock_rank {
 	RANK_LEAF,	      /* takes no other lock inside */
 };
 
+/*
+ * A futex word each; the uncontended case is one atomic operation, inline. Who does not get a lock
+ * spins shortly (the holder may be about to leave) and then sleeps. May be destroyed as soon as the
+ * last holder has unlocked: at worst a wake goes to a word that nobody waits for any more.
+ */
 struct mutex {
-	pthread_mutex_t m;
+	_Atomic u32 word; /* 0 free, 1 held, 2 held and somebody sleeps */
 	enum lock_rank rank;
 	const char *name;
-	_Atomic(void *) owner; /* debug: address of a thread-local of the holder */
+#ifdef MINISENTRY_DEBUG
+	_Atomic(void *) owner; /* address of a thread-local of the holder */
+#endif
 };
 
 struct rwlock {
-	pthread_rwlock_t l;
+	_Atomic u32 word; /* number of readers, RWLOCK_* */
 	enum lock_rank rank;
 	const char *name;
-	_Atomic(void *) owner; /* debug: the writer */
+#ifdef MINISENTRY_DEBUG
+	_Atomic(void *) owner; /* the writer */
+#endif
 };
+
+#define RWLOCK_WRITER (1U << 31)
+#define RWLOCK_WAITERS (1U << 30) /* somebody sleeps: readers queue up behind */
 
 #define MUTEX_INIT(rank_, name_)                                                                   \
 	{                                                                                          \
-		.m = PTHREAD_MUTEX_INITIALIZER, .rank = (rank_), .name = (name_)                   \
+		.rank = (rank_), .name = (name_)                                                   \
 	}
 
 void mutex_init(struct mutex *m, enum lock_rank rank, const char *name);
 void mutex_destroy(struct mutex *m);
-void mutex_lock(struct mutex *m);
-/* For a second lock of equal rank; the caller keeps the order by itself. */
-void mutex_lock_nested(struct mutex *m);
 bool mutex_trylock(struct mutex *m);
-void mutex_unlock(struct mutex *m);
-
-/* Readers may nest with nothing of the same lock; writers are preferred. */
 void rwlock_init(struct rwlock *l, enum lock_rank rank, const char *name);
 void rwlock_destroy(struct rwlock *l);
-void rwlock_rdlock(struct rwlock *l);
-void rwlock_wrlock(struct rwlock *l);
-void rwlock_wrlock_nested(struct rwlock *l);
-void rwlock_rdlock_nested(struct rwlock *l);
-void rwlock_unlock(struct rwlock *l);
+
+/* lock.c: the contended cases, and the debug build's bookkeeping. */
+void mutex_lock_slow(struct mutex *m);
+void mutex_unlock_slow(struct mutex *m);
+void rwlock_rdlock_slow(struct rwlock *l);
+void rwlock_wrlock_slow(struct rwlock *l);
+void rwlock_unlock_slow(struct rwlock *l);
+#ifdef MINISENTRY_DEBUG
+void mutex_note_lock(struct mutex *m, bool nested);
+void mutex_note_locked(struct mutex *m);
+void mutex_note_unlock(struct mutex *m);
+void rwlock_note_lock(struct rwlock *l, bool nested);
+void rwlock_note_written(struct rwlock *l);
+void rwlock_note_unlock(struct rwlock *l);
+#else
+#define mutex_note_lock(m, nested) ((void)0)
+#define mutex_note_locked(m) ((void)0)
+#define mutex_note_unlock(m) ((void)0)
+#define rwlock_note_lock(l, nested) ((void)0)
+#define rwlock_note_written(l) ((void)0)
+#define rwlock_note_unlock(l) ((void)0)
+#endif
+
+static inline void mutex_lock_as(struct mutex *m, bool nested)
+{
+	u32 free = 0;
+
+	mutex_note_lock(m, nested);
+	(void)nested;
+	if (__builtin_expect(!atomic_compare_exchange_strong_explicit(&m->word, &free, 1,
+								      memory_order_acquire,
+								      memory_order_relaxed),
+			     0))
+		mutex_lock_slow(m);
+	mutex_note_locked(m);
+}
+
+static inline void mutex_lock(struct mutex *m)
+{
+	mutex_lock_as(m, false);
+}
+
+/* For a second lock of equal rank; the caller keeps the order by itself. */
+static inline void mutex_lock_nested(struct mutex *m)
+{
+	mutex_lock_as(m, true);
+}
+
+static inline void mutex_unlock(struct mutex *m)
+{
+	mutex_note_unlock(m);
+	if (__builtin_expect(atomic_exchange_explicit(&m->word, 0, memory_order_release) == 2, 0))
+		mutex_unlock_slow(m);
+}
+
+/* Readers may nest with nothing of the same lock; writers are preferred. */
+static inline void rwlock_rdlock_as(struct rwlock *l, bool nested)
+{
+	u32 seen = atomic_load_explicit(&l->word, memory_order_relaxed);
+
+	rwlock_note_lock(l, nested);
+	(void)nested;
+	if (__builtin_expect((seen & (RWLOCK_WRITER | RWLOCK_WAITERS)) ||
+				     !atomic_compare_exchange_strong_explicit(
+					     &l->word, &seen, seen + 1, memory_order_acquire,
+					     memory_order_relaxed),
+			     0))
+		rwlock_rdlock_slow(l);
+}
+
+static inline void rwlock_wrlock_as(struct rwlock *l, bool nested)
+{
+	u32 free = 0;
+
+	rwlock_note_lock(l, nested);
+	(void)nested;
+	if (__builtin_expect(!atomic_compare_exchange_strong_explicit(
+				     &l->word, &free, RWLOCK_WRITER, memory_order_acquire,
+				     memory_order_relaxed),
+			     0))
+		rwlock_wrlock_slow(l);
+	rwlock_note_written(l);
+}
+
+static inline void rwlock_rdlock(struct rwlock *l)
+{
+	rwlock_rdlock_as(l, false);
+}
+
+static inline void rwlock_rdlock_nested(struct rwlock *l)
+{
+	rwlock_rdlock_as(l, true);
+}
+
+static inline void rwlock_wrlock(struct rwlock *l)
+{
+	rwlock_wrlock_as(l, false);
+}
+
+static inline void rwlock_wrlock_nested(struct rwlock *l)
+{
+	rwlock_wrlock_as(l, true);
+}
+
+static inline void rwlock_unlock(struct rwlock *l)
+{
+	u32 seen = atomic_load_explicit(&l->word, memory_order_relaxed);
+	u32 rest = seen & RWLOCK_WRITER ? 0 : seen - 1;
+
+	rwlock_note_unlock(l);
+	if (__builtin_expect((seen & RWLOCK_WAITERS) ||
+				     !atomic_compare_exchange_strong_explicit(&l->word, &seen, rest,
+									      memory_order_release,
+									      memory_order_relaxed),
+			     0))
+		rwlock_unlock_slow(l);
+}
 
 /* Debug builds abort when the calling thread does not hold it. */
 void mutex_assert_held(struct mutex *m);

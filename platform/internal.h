@@ -20,6 +20,7 @@
 #include "base/refs.h"
 #include "platform/platform.h"
 #include "platform/stub/abi.h"
+#include <pthread.h>
 #include <stdatomic.h>
 
 #define NSEC_PER_SEC 1000000000LL

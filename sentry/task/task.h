@@ -29,6 +29,7 @@
 #include "platform/platform.h"
 #include "sentry/signal/signal.h"
 #include "vfs/path.h"
+#include <pthread.h>
 #include <sys/resource.h>
 
 struct kernel;

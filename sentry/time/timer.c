@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "sentry/kernel/kernel.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #define HEAP_NONE SIZE_MAX

@@ -5,6 +5,7 @@
 #include "base/host_term.h"
 #include "base/log.h"
 #include "sentry/tty/internal.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

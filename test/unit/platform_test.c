@@ -8,6 +8,7 @@
 #include "platform/internal.h"
 #include "platform/stub_calls.h"
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

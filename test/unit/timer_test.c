@@ -3,6 +3,7 @@
 #include "base/host_time.h"
 #include "sentry/kernel/kernel.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -5,6 +5,7 @@
  */
 #include "base/log.h"
 #include "platform/internal.h"
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 
