@@ -1,12 +1,46 @@
 #include "base/waitq.h"
-#include <stdatomic.h>
+#include "base/host_sync.h"
 #include <sys/epoll.h>
+
+/* ---- wakes held back ---- */
+
+#define HELD_MAX 32
+static __thread struct {
+	u32 depth, count;
+	_Atomic u32 *words[HELD_MAX];
+} held;
+
+void wake_word(_Atomic u32 *word)
+{
+	if (atomic_exchange(word, 1) != 0)
+		return;
+	if (held.depth && held.count < HELD_MAX)
+		held.words[held.count++] = word;
+	else
+		host_futex_wake(word, 1, true);
+}
+
+void wake_hold(void)
+{
+	held.depth++;
+}
+
+void wake_release(void)
+{
+	if (--held.depth)
+		return;
+	for (u32 i = 0; i < held.count; i++)
+		host_futex_wake(held.words[i], 1, true);
+	held.count = 0;
+}
+
+/* ---- queues ---- */
 
 void waitq_init(struct waitq *q)
 {
 	mutex_init(&q->lock, RANK_WAITQ, "waitq");
 	list_init(&q->waiters);
-	atomic_store(&q->count, 0);
+	atomic_store(&q->state, 0);
 }
 
 void waitq_destroy(struct waitq *q)
@@ -21,7 +55,7 @@ void waitq_add(struct waitq *q, struct waiter *w)
 	list_push_back(&q->waiters, &w->node);
 	/* Sequentially consistent: whoever changes the object's state after our
 	 * caller's check must see the count in waitq_wake. */
-	atomic_fetch_add(&q->count, 1);
+	atomic_fetch_add(&q->state, 1);
 	mutex_unlock(&q->lock);
 }
 
@@ -34,7 +68,7 @@ void waitq_remove(struct waiter *w)
 	mutex_lock(&q->lock);
 	list_del(&w->node);
 	w->queue = NULL;
-	atomic_fetch_sub(&q->count, 1);
+	atomic_fetch_sub(&q->state, 1);
 	mutex_unlock(&q->lock);
 }
 
@@ -44,10 +78,13 @@ static void wake(struct waitq *q, u32 events, bool nested)
 	struct list exclusive_woken;
 	bool woke_exclusive = false;
 
-	atomic_thread_fence(memory_order_seq_cst);
-	if (atomic_load(&q->count) == 0)
+	/* A full barrier: the change of state before it is seen by a waiter that is not counted
+	 * yet.
+	 */
+	if ((u32)atomic_fetch_add(&q->state, WAITQ_WAKE) == 0)
 		return;
 	list_init(&exclusive_woken);
+	wake_hold();
 	if (nested)
 		mutex_lock_nested(&q->lock);
 	else
@@ -71,6 +108,7 @@ static void wake(struct waitq *q, u32 events, bool nested)
 		list_push_back(&q->waiters, &w->node);
 	}
 	mutex_unlock(&q->lock);
+	wake_release();
 }
 
 void waitq_wake(struct waitq *q, u32 events)

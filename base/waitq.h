@@ -6,14 +6,18 @@
  * event mask (EPOLL* bits) and a callback, checks the condition, and then
  * sleeps in task_block() (sentry/task). Waking runs every callback whose mask
  * meets the events, under the queue's lock: a callback only sets flags, pushes
- * to lists of rank LEAF and wakes futexes; it never blocks or takes a ranked
- * lock below RANK_LEAF.
+ * to lists of rank LEAF and asks for wakes; it never blocks or takes a ranked
+ * lock below RANK_LEAF. Threads that it wakes by wake_word run once the locks
+ * are released, for the first thing they do is to take them.
  *
  *	waitq_add(&pipe->waitq, &w);
  *	while ((ret = pipe_read(...)) == -EAGAIN)
  *		if ((ret = task_block(...)) < 0)
  *			break;
  *	waitq_remove(&w);
+ *
+ * Who has checked the condition already need not do so again when nothing came
+ * between: waitq_sequence() before the check, waitq_unchanged() after the add.
  *
  * Layers below sentry/ never sleep: they return -EAGAIN and own the queue.
  */
@@ -22,6 +26,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include <stdatomic.h>
 
 struct waiter;
 typedef void waiter_fn(struct waiter *w, u32 events);
@@ -29,8 +34,11 @@ typedef void waiter_fn(struct waiter *w, u32 events);
 struct waitq {
 	struct mutex lock;
 	struct list waiters; /* protected by lock */
-	_Atomic u32 count;   /* number of waiters: wake of an empty queue takes no lock */
+	/* Wakes so far, times WAITQ_WAKE, plus the number of waiters: a wake of an empty queue
+	 * takes no lock. */
+	_Atomic u64 state;
 };
+#define WAITQ_WAKE (1ULL << 32)
 
 struct waiter {
 	struct list node;    /* protected by queue->lock */
@@ -52,5 +60,26 @@ void waitq_wake(struct waitq *q, u32 events);
 /* The same from within a callback of another queue, for epoll: the caller keeps the order acyclic.
  */
 void waitq_wake_nested(struct waitq *q, u32 events);
+
+/* How many wakes there have been; waitq_unchanged: none since, by whoever did not see our waiter.
+ */
+static inline u32 waitq_sequence(struct waitq *q)
+{
+	return (u32)(atomic_load(&q->state) / WAITQ_WAKE);
+}
+static inline bool waitq_unchanged(struct waitq *q, u32 sequence)
+{
+	return waitq_sequence(q) == sequence;
+}
+
+/*
+ * Sets *word to 1 and wakes the thread that sleeps on it (private futex) if it was 0: at once, or
+ * where wakes are being held back, at the end of that. The word may be gone by then: whoever
+ * sleeps on a word allows for wakes that mean nothing.
+ */
+void wake_word(_Atomic u32 *word);
+/* Holds wakes of this thread back until the matching wake_release; they nest. */
+void wake_hold(void);
+void wake_release(void);
 
 #endif

@@ -44,9 +44,13 @@ static size_t first_pass(struct task *t, struct poll_one *p, size_t count)
 	size_t ready = 0;
 
 	for (size_t i = 0; i < count; i++) {
+		struct waitq *q;
+
 		p[i].revents = 0;
 		p[i].waiter.queue = NULL;
 		p[i].file = p[i].fd >= 0 ? fd_get(t->fds, p[i].fd) : NULL;
+		q = p[i].file ? vfs_waitq(p[i].file) : NULL;
+		p[i].sequence = q ? waitq_sequence(q) : 0;
 		if (p[i].file)
 			ready += ask(&p[i]);
 		else if (p[i].fd >= 0) {
@@ -62,8 +66,7 @@ static void queue_all(struct task *t, struct poll_one *p, size_t count)
 	for (size_t i = 0; i < count; i++) {
 		struct waitq *q = p[i].file ? vfs_waitq(p[i].file) : NULL;
 
-		/* Whatever came before the waiter was queued is seen by asking once more. */
-		atomic_store(&p[i].fired, true);
+		atomic_store(&p[i].fired, false);
 		if (!q)
 			continue;
 		p[i].waiter = (struct waiter){
@@ -73,6 +76,9 @@ static void queue_all(struct task *t, struct poll_one *p, size_t count)
 		};
 		list_init(&p[i].waiter.node);
 		waitq_add(q, &p[i].waiter);
+		/* Whatever came before the waiter was queued is seen by asking once more. */
+		if (!waitq_unchanged(q, p[i].sequence))
+			atomic_store(&p[i].fired, true);
 	}
 }
 

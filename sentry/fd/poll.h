@@ -18,6 +18,7 @@ struct poll_one {
 	/* private to poll.c */
 	struct file *file;
 	struct waiter waiter;
+	u32 sequence; /* of the wait queue when it was asked */
 	_Atomic bool fired;
 };
 

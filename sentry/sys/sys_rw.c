@@ -91,10 +91,7 @@ s64 sys_rw_iov(struct task *t, struct file *f, const struct sys_iov *iov, const 
 	s64 n;
 
 	for (;;) {
-		n = transfer_try(&x);
-		if (n == -EAGAIN && !nonblock)
-			n = task_block_on(t, vfs_waitq(f), events, false, deadline, transfer_try,
-					  &x);
+		n = task_block_on(t, vfs_waitq(f), events, nonblock, deadline, transfer_try, &x);
 		if (n == -ERESTARTSYS && timeout)
 			n = -EINTR;
 		if (n <= 0)
@@ -142,10 +139,8 @@ s64 sys_write_buf(struct task *t, struct file *f, void *buf, size_t len, u64 *io
 
 	nonblock = nonblock || (file_flags(f) & O_NONBLOCK);
 	while (b.done < len) {
-		n = buffer_write_try(&b);
-		if (n == -EAGAIN && !nonblock)
-			n = task_block_on(t, vfs_waitq(f), POLL_OUT_EVENTS, false, NO_DEADLINE,
-					  buffer_write_try, &b);
+		n = task_block_on(t, vfs_waitq(f), POLL_OUT_EVENTS, nonblock, NO_DEADLINE,
+				  buffer_write_try, &b);
 		if (n <= 0)
 			break;
 		b.done += (size_t)n;

@@ -16,8 +16,7 @@
 
 void task_wake(struct task *t)
 {
-	if (atomic_exchange(&t->wake, 1) == 0)
-		host_futex_wake(&t->wake, 1, true);
+	wake_word(&t->wake);
 }
 
 static void waiter_wake_task(struct waiter *w, u32 events)
@@ -102,25 +101,25 @@ s64 task_block_on(struct task *t, struct waitq *q, u32 events, bool nonblock, u6
 		  s64 (*try)(void *arg), void *arg)
 {
 	struct waiter w;
+	u32 sequence = q ? waitq_sequence(q) : 0;
 	s64 r = try(arg);
 	int e = 0;
 
 	if (r != -EAGAIN || nonblock || !q)
 		return r;
 	task_waiter_init(&w, t, events);
+	task_block_prepare(t);
 	waitq_add(q, &w);
-	for (;;) {
-		task_block_prepare(t);
+	if (!waitq_unchanged(q, sequence))
 		r = try(arg);
-		if (r != -EAGAIN)
-			break;
-		if (e == -ETIMEDOUT)
-			break;
+	while (r == -EAGAIN && e != -ETIMEDOUT) {
 		e = task_block(t, deadline_ns);
 		if (e < 0 && e != -ETIMEDOUT) {
 			r = e;
 			break;
 		}
+		task_block_prepare(t);
+		r = try(arg);
 	}
 	waitq_remove(&w);
 	return r;
