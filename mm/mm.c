@@ -33,6 +33,7 @@ int mm_new(const struct mm_config *config, struct mm **ret)
 	if (!mm)
 		return -ENOMEM;
 	pma_set_init(&mm->pmas);
+	pma_set_init(&mm->kept);
 	err = pma_set_reserve(&mm->pmas, 2 * PMA_RESERVE);
 	if (err == 0)
 		err = platform_as_new(config->platform, &mm->as);
@@ -77,7 +78,7 @@ static void tear_down(struct mm *mm)
 	struct vma *v;
 
 	mm_op_begin(mm, &op);
-	if (mm->pmas.mapped)
+	if (mm->pmas.mapped || mm->kept.count)
 		stub_drop_all(mm);
 	if (backing_drop(mm, 0, UINT64_MAX & PAGE_MASK, false) < 0)
 		PANIC("mm: no memory to release an address space");
@@ -98,6 +99,7 @@ void mm_put(struct mm *mm)
 		mm->exe_put(mm->exe);
 	ASSERT(!mm->write_pins);
 	pma_set_destroy(&mm->pmas);
+	pma_set_destroy(&mm->kept);
 	rwlock_destroy(&mm->map_lock);
 	mutex_destroy(&mm->active_lock);
 	mutex_destroy(&mm->exe_lock);

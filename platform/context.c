@@ -19,6 +19,9 @@
 #define EFLAGS_USER 0x50dd5
 #define EFLAGS_FIXED 0x202
 
+/* The context that the calling sentry thread owns and last switched to. */
+static _Thread_local struct platform_context *current;
+
 /* ---- local slots ---- */
 
 static int slot_grow_locked(struct platform_as *as)
@@ -154,10 +157,12 @@ int platform_context_new(struct platform_as *as, struct platform_context **ret)
 			ctx->shared = (struct stub_ctx *)ctx->mem;
 			ctx->stub_addr = STUB_SLOTS + (u64)ctx->local_slot * STUB_SLOT_SIZE;
 			err = start_thread_locked(ctx);
-			if (err == 0)
+			if (err == 0) {
 				list_push_back(&as->contexts, &ctx->node);
-			else
+				atomic_fetch_add(&as->context_count, 1);
+			} else {
 				slot_give_locked(as, ctx->local_slot);
+			}
 		}
 	}
 	if (err < 0) {
@@ -176,6 +181,7 @@ static void retire_locked(struct platform_context *ctx)
 	struct retired_thread *r;
 
 	list_del(&ctx->node);
+	atomic_fetch_sub(&as->context_count, 1);
 	if (atomic_load(&as->dead))
 		return;
 	r = malloc(sizeof(*r));
@@ -194,6 +200,8 @@ void platform_context_free(struct platform_context *ctx)
 	if (!ctx)
 		return;
 	ctx->platform->ops->context_stop(ctx);
+	if (current == ctx)
+		current = NULL;
 	{
 		MUTEX_GUARD(&ctx->as->lock);
 		retire_locked(ctx);
@@ -202,6 +210,65 @@ void platform_context_free(struct platform_context *ctx)
 	platform_as_put(ctx->as);
 	free(ctx->xbuf);
 	free(ctx);
+}
+
+/* ---- deferred calls ---- */
+
+int platform_as_defer(struct platform_as *as, const struct platform_op *op)
+{
+	struct platform_context *ctx = current;
+	struct stub_deferred d;
+	int err;
+
+	if (!ctx || ctx->as != as || ctx->dead || ctx->platform->kind != PLATFORM_SECCOMP)
+		return -EOPNOTSUPP;
+	if (ctx->deferred_count == CTX_DEFERRED_MAX)
+		return -ENOSPC;
+	err = as_encode_deferred(as, op, &d);
+	if (err < 0)
+		return err;
+	((struct stub_deferred *)(ctx->mem + CTX_DEFERRED_OPS))[ctx->deferred_count] = d;
+	ctx->deferred[ctx->deferred_count++] = d;
+	ctx->shared->deferred = ctx->deferred_count;
+	return 0;
+}
+
+bool platform_as_alone(struct platform_as *as)
+{
+	return current && current->as == as && atomic_load(&as->context_count) == 1;
+}
+
+u32 context_take_deferred(struct platform_as *as, struct stub_deferred ret[CTX_DEFERRED_MAX])
+{
+	struct platform_context *ctx = current;
+	u32 count;
+
+	if (!ctx || ctx->as != as || !ctx->deferred_count)
+		return 0;
+	count = ctx->deferred_count;
+	memcpy(ret, ctx->deferred, count * sizeof(*ret));
+	ctx->deferred_count = 0;
+	ctx->shared->deferred = 0;
+	return count;
+}
+
+bool context_settle_deferred(struct platform_context *ctx)
+{
+	u32 count = ctx->deferred_count, left;
+	int err;
+
+	if (!count)
+		return true;
+	ctx->deferred_count = 0;
+	left = MIN(*(volatile u32 *)&ctx->shared->deferred, count);
+	if (!left)
+		return true;
+	ctx->shared->deferred = 0;
+	MUTEX_GUARD(&ctx->as->lock);
+	err = as_unmap_locked(ctx->as, ctx->deferred + count - left, left);
+	if (err < 0 && err != -ESRCH)
+		as_kill_locked(ctx->as);
+	return false;
 }
 
 /* ---- running ---- */
@@ -230,6 +297,7 @@ void platform_switch(struct platform_context *ctx, struct user_regs_struct *regs
 
 	memset(ret_stop, 0, sizeof(*ret_stop));
 	assert_no_locks();
+	current = ctx;
 	if (ctx->dead) {
 		ret_stop->reason = PLATFORM_STOP_DEAD;
 		return;

@@ -144,10 +144,16 @@ struct platform_as {
 	u32 *slot_free;	   /* stack of local slots without a thread */
 	u32 slot_count, slot_free_count, slot_capacity;
 	_Atomic u64 wall_ns; /* time in guest code, all contexts that ever were */
+	_Atomic u32 context_count;
 };
 
 /* Tells the mapper to go, waits for the result: >= 0, or -errno; -ESRCH when the stub is dead. */
 s64 as_submit_locked(struct platform_as *as, u32 kind, u32 count);
+/* munmaps by the mapper. 0 or -errno. */
+int as_unmap_locked(struct platform_as *as, const struct stub_deferred *ranges, u32 count);
+/* -EOPNOTSUPP: not for a guest thread. */
+int as_encode_deferred(const struct platform_as *as, const struct platform_op *op,
+		       struct stub_deferred *ret);
 /* Kills the stub; returns when no instruction of its guest threads can run any more. */
 void as_kill_locked(struct platform_as *as);
 /* CPU time of the whole stub, 0 when it is dead. */
@@ -184,6 +190,8 @@ struct platform_context {
 	_Atomic u64 wall_ns;	  /* time in guest code, up to the last stop */
 	_Atomic u64 entered_ns;	  /* since when it is in guest code; 0: it is not */
 	/* owner thread only */
+	struct stub_deferred deferred[CTX_DEFERRED_MAX]; /* copies of what is in `shared` */
+	u32 deferred_count;
 	u32 uc; /* offset of the current ucontext, validated */
 	bool dead;
 	int spin_credit; /* seccomp: < 0: that many stops without spinning */
@@ -193,5 +201,13 @@ struct platform_context {
 	void *xbuf;	  /* XSTATE_BUF_SIZE, scratch for extended state */
 	size_t xbuf_size; /* ptrace: what the kernel's register set takes */
 };
+
+/*
+ * The stub thread has handed over. False: a deferred call has failed in it, and the mapper has
+ * unmapped its range instead: give the turn back, nothing has happened in the guest.
+ */
+bool context_settle_deferred(struct platform_context *ctx);
+/* Takes back what the calling thread has deferred since its last switch. Returns how many. */
+u32 context_take_deferred(struct platform_as *as, struct stub_deferred ret[CTX_DEFERRED_MAX]);
 
 #endif

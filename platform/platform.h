@@ -96,6 +96,8 @@ void platform_as_put(struct platform_as *as);
 /*
  * Map [addr, addr+len) of the guest to `file` at `offset`, with PROT_* prot,
  * replacing what was there. `populate` asks for the page tables to be filled.
+ * Without PROT_WRITE, the guest cannot make it writable by itself; with it, it
+ * can, whatever platform_as_protect says later: to take that away, map or unmap.
  * 0; -ENOMEM when the host refuses (map count: the caller drops others and
  * retries); -ESRCH when the stub is dead (harmless: the guest is being killed).
  */
@@ -116,8 +118,21 @@ struct platform_op {
 	u64 offset;
 	int prot;
 	bool populate;
+	/* MAP: the guest may write there for as long as this mapping lives. Implied by PROT_WRITE.
+	 */
+	bool writable;
 };
 int platform_as_batch(struct platform_as *as, const struct platform_op *ops, size_t count);
+/*
+ * Leaves an UNMAP or PROTECT to the calling thread's guest thread, which does it before its next
+ * instruction (an honest one does; the caller must be safe if it never happens: no page changes
+ * hands on the strength of this). Calls after it to platform_as_batch & co. by the same thread find
+ * it done. If the host refuses it, the range ends up unmapped. 0; -EOPNOTSUPP, -ENOSPC: use
+ * platform_as_batch.
+ */
+int platform_as_defer(struct platform_as *as, const struct platform_op *op);
+/* True when the caller's guest thread is the only one of as. */
+bool platform_as_alone(struct platform_as *as);
 /* True when the stub died without our asking (killed by host OOM, filter violation, ...). */
 bool platform_as_dead(struct platform_as *as);
 /* Kills the stub, for when its mappings cannot be brought into a known state. Its guest has no

@@ -74,7 +74,7 @@ static void plan_move(struct stub_boot *boot, struct platform_vdso *vdso)
 
 static int zygote_spawn(struct platform *p, const struct platform_config *config)
 {
-	int fds[STUB_FD_FILES + PLATFORM_MAX_FILES], sock[2], image, ret;
+	int fds[STUB_FD_END], sock[2], image, ret;
 
 	image = host_image_memfd("stub", stub_image_zygote,
 				 (size_t)(stub_image_zygote_end - stub_image_zygote));
@@ -85,12 +85,21 @@ static int zygote_spawn(struct platform *p, const struct platform_config *config
 		host_mem_close(image);
 		return ret;
 	}
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		fds[i] = -1;
 	fds[STUB_FD_SOCKET] = sock[1];
-	fds[STUB_FD_DONE] = -1;
 	fds[STUB_FD_CONTROL] = p->control.fd;
-	for (int i = 0; i < config->file_count; i++)
+	ret = 0;
+	for (int i = 0; i < config->file_count && ret >= 0; i++) {
 		fds[STUB_FD_FILES + i] = config->files[i]->host_fd;
-	ret = host_spawn_image(image, fds, (size_t)(STUB_FD_FILES + config->file_count));
+		ret = host_mem_open_read_only(config->files[i]->host_fd);
+		fds[STUB_FD_FILES_READ + i] = ret;
+	}
+	if (ret >= 0)
+		ret = host_spawn_image(image, fds, ARRAY_SIZE(fds));
+	for (int i = 0; i < config->file_count; i++)
+		if (fds[STUB_FD_FILES_READ + i] >= 0)
+			host_mem_close(fds[STUB_FD_FILES_READ + i]);
 	host_mem_close(image);
 	host_mem_close(sock[1]);
 	if (ret < 0) {

@@ -211,8 +211,9 @@ static void test_faults(void **state)
 	expect_fault(&g, addr, true, false);
 	assert_int_equal(g.stop.si_code, SEGV_ACCERR);
 	/* Read-only, then writable: as copy-on-write does. */
-	assert_int_equal(
-		platform_as_map(g.as, addr, 4096, &file, DATA_OFF + 0x20000, PROT_READ, false), 0);
+	struct platform_op readable = { PLATFORM_OP_MAP,    addr,      4096,  &file,
+					DATA_OFF + 0x20000, PROT_READ, false, true };
+	assert_int_equal(platform_as_batch(g.as, &readable, 1), 0);
 	expect_fault(&g, addr, true, false);
 	assert_int_equal(platform_as_protect(g.as, addr, 4096, PROT_READ | PROT_WRITE), 0);
 	EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
@@ -222,9 +223,9 @@ static void test_faults(void **state)
 	assert_int_equal(g.regs.rip, addr);
 	/* Through a batch. */
 	struct platform_op ops[] = {
-		{ PLATFORM_OP_UNMAP, addr, 4096, NULL, 0, 0, false },
-		{ PLATFORM_OP_MAP, addr + 4096, 4096, &file, DATA_OFF, PROT_READ, true },
-		{ PLATFORM_OP_PROTECT, addr + 4096, 4096, NULL, 0, PROT_NONE, false },
+		{ PLATFORM_OP_UNMAP, addr, 4096, NULL, 0, 0, false, false },
+		{ PLATFORM_OP_MAP, addr + 4096, 4096, &file, DATA_OFF, PROT_READ, true, false },
+		{ PLATFORM_OP_PROTECT, addr + 4096, 4096, NULL, 0, PROT_NONE, false, false },
 	};
 	assert_int_equal(platform_as_batch(g.as, ops, 3), 0);
 	g.regs.rip = CODE;
@@ -243,6 +244,83 @@ static void test_faults(void **state)
 	assert_int_equal(platform_as_unmap(g.as, 4096, STUB_AREA - 4096), 0);
 	guest_map(g.as);
 	expect_fault(&g, addr + 4096, false, false);
+	guest_free(&g);
+}
+
+GUEST(g_touch, "mov (%rdi),%al; movb $7,(%rdi); syscall");
+
+static int defer(struct guest *g, int kind, u64 addr, u64 len, int prot)
+{
+	struct platform_op op = { .kind = kind, .addr = addr, .len = len, .prot = prot };
+
+	return platform_as_defer(g->as, &op);
+}
+
+static void expect_fault_code(struct guest *g, u64 addr, bool write, int code)
+{
+	g->regs.rip = CODE;
+	expect_fault(g, addr, write, false);
+	assert_int_equal(g->stop.si_code, code);
+}
+
+static void expect_access(struct guest *g)
+{
+	g->regs.rip = CODE;
+	EXPECT_STOP(g, PLATFORM_STOP_SYSCALL);
+}
+
+/* What a guest thread does itself on its way back. */
+static void test_deferred(void **state)
+{
+	struct guest g;
+	u64 addr = 0x30000000;
+	int rw = PROT_READ | PROT_WRITE;
+
+	guest_new(&g, g_touch, g_touch_end);
+	g.regs.rdi = addr;
+	assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, addr, 4096, 0), -EOPNOTSUPP);
+	expect_fault_code(&g, addr, false, SEGV_MAPERR);
+	assert_true(platform_as_alone(g.as));
+	if (plat->kind == PLATFORM_PTRACE) {
+		assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, addr, 4096, 0), -EOPNOTSUPP);
+		guest_free(&g);
+		return;
+	}
+	assert_int_equal(platform_as_map(g.as, addr, 8192, &file, DATA_OFF, rw, false), 0);
+	assert_int_equal(defer(&g, PLATFORM_OP_PROTECT, addr, 4096, PROT_NONE), 0);
+	expect_fault_code(&g, addr, false, SEGV_ACCERR);
+	assert_int_equal(defer(&g, PLATFORM_OP_PROTECT, addr, 4096, PROT_READ), 0);
+	expect_fault_code(&g, addr, true, SEGV_ACCERR);
+	for (int i = 0; i < CTX_DEFERRED_MAX; i++)
+		assert_int_equal(defer(&g, PLATFORM_OP_PROTECT, addr, 4096, i & 1 ? rw : PROT_NONE),
+				 0);
+	assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, addr, 4096, 0), -ENOSPC);
+	expect_access(&g);
+	assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, addr, 4096, 0), 0);
+	expect_fault_code(&g, addr, false, SEGV_MAPERR);
+	/* The mapper does first what has been deferred. */
+	assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, addr, 8192, 0), 0);
+	assert_int_equal(platform_as_map(g.as, addr, 4096, &file, DATA_OFF, rw, false), 0);
+	expect_access(&g);
+	/* What fails ends up unmapped: no memory there ... */
+	assert_int_equal(defer(&g, PLATFORM_OP_PROTECT, addr, 8192, rw), 0);
+	expect_fault_code(&g, addr, false, SEGV_MAPERR);
+	/* ... a mapping that may never be written, in the middle of a list ... */
+	assert_int_equal(platform_as_map(g.as, addr, 4096, &file, DATA_OFF, PROT_READ, false), 0);
+	assert_int_equal(platform_as_map(g.as, addr + 8192, 4096, &file, DATA_OFF, rw, false), 0);
+	assert_int_equal(defer(&g, PLATFORM_OP_PROTECT, addr, 4096, rw), 0);
+	assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, addr + 8192, 4096, 0), 0);
+	expect_fault_code(&g, addr, false, SEGV_MAPERR);
+	g.regs.rdi = addr + 8192;
+	expect_fault_code(&g, addr + 8192, false, SEGV_MAPERR);
+	/* ... the zero page: copies of it would be nobody's memory. */
+	g.regs.rdi = addr;
+	assert_int_equal(platform_as_map_zero(g.as, addr, 16 << 20, PROT_READ), 0);
+	assert_int_equal(defer(&g, PLATFORM_OP_PROTECT, addr, 16 << 20, rw), 0);
+	expect_fault_code(&g, addr, false, SEGV_MAPERR);
+	/* Out of bounds for a guest thread. */
+	assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, addr, STUB_DEFER_LEN, 0), -EOPNOTSUPP);
+	assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, STUB_DEFER_END, 4096, 0), -EOPNOTSUPP);
 	guest_free(&g);
 }
 
@@ -686,6 +764,8 @@ static void test_jump_everywhere(void **state)
 		{ SYS_mmap, 0x60000000, 0x10000, 7, MAP_FIXED | MAP_SHARED, STUB_FD_FILES, 0 },
 		{ SYS_write, STUB_FD_DONE, STUB_TEXT, 8, 0, 0, 0 },
 		{ SYS_mprotect, CODE, 0x1000, 7, 0, 0, 0 },
+		{ SYS_mprotect, STUB_TEXT, 0x1000, 7, 0, 0, 0 },
+		{ SYS_munmap, STUB_AREA - 0x1000, 0x10000, 0, 0, 0, 0 },
 	};
 	u64 mark = 0;
 
@@ -981,13 +1061,13 @@ static void bench(void **state)
 
 #define CASES(suffix)                                                                              \
 	cmocka_unit_test(test_syscall), cmocka_unit_test(test_faults),                             \
-		cmocka_unit_test(test_exceptions), cmocka_unit_test(test_bases),                   \
-		cmocka_unit_test(test_vector), cmocka_unit_test(test_interrupt),                   \
-		cmocka_unit_test(test_two_threads_unmap), cmocka_unit_test(test_many),             \
-		cmocka_unit_test(test_death), cmocka_unit_test(test_other_entries),                \
-		cmocka_unit_test(test_parallel), cmocka_unit_test(test_jump_everywhere),           \
-		cmocka_unit_test(test_no_mapping), cmocka_unit_test(test_scribble),                \
-		cmocka_unit_test(test_forged_frame)
+		cmocka_unit_test(test_deferred), cmocka_unit_test(test_exceptions),                \
+		cmocka_unit_test(test_bases), cmocka_unit_test(test_vector),                       \
+		cmocka_unit_test(test_interrupt), cmocka_unit_test(test_two_threads_unmap),        \
+		cmocka_unit_test(test_many), cmocka_unit_test(test_death),                         \
+		cmocka_unit_test(test_other_entries), cmocka_unit_test(test_parallel),             \
+		cmocka_unit_test(test_jump_everywhere), cmocka_unit_test(test_no_mapping),         \
+		cmocka_unit_test(test_scribble), cmocka_unit_test(test_forged_frame)
 
 int main(int argc, char **argv)
 {
