@@ -172,8 +172,8 @@ struct retired_thread {
 
 /* ---- contexts ---- */
 
-/* More than any XSAVE area that a kernel hands out (AMX: 11 KiB). */
-#define XSTATE_BUF_SIZE (32 * 1024)
+/* Twice what any XSAVE area takes that a kernel hands out (AMX: 11 KiB). */
+#define XSTATE_BUF_SIZE (2 * PLATFORM_XSTATE_MAX)
 
 struct platform_context {
 	struct platform_as *as; /* immutable, a reference */

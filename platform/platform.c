@@ -251,6 +251,11 @@ void platform_get_vdso(const struct platform *p, struct platform_vdso *ret)
 	*ret = p->vdso;
 }
 
+u64 platform_xstate_features(const struct platform *p)
+{
+	return p->xstate.features;
+}
+
 size_t platform_xstate_size(const struct platform *p)
 {
 	return p->xstate.size;

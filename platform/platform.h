@@ -188,6 +188,9 @@ void platform_context_interrupt(struct platform_context *ctx);
  * xstate_bv within what the host supports). 0 or -ESRCH.
  */
 size_t platform_xstate_size(const struct platform *p);
+#define PLATFORM_XSTATE_MAX (16 * 1024) /* no host has more */
+/* The components that such an area holds (XCR0 without those that a program must ask for). */
+u64 platform_xstate_features(const struct platform *p);
 int platform_get_xstate(struct platform_context *ctx, void *buf, size_t size);
 int platform_set_xstate(struct platform_context *ctx, const void *buf, size_t size);
 /* The state after exec: x87 and SSE defaults, the rest init. */
