@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -113,6 +114,16 @@ int host_mem_allocated(int fd, u64 *ret)
 int host_mem_close(int fd)
 {
 	return close(fd) < 0 ? -errno : 0;
+}
+
+int host_mem_open_read_only(int fd)
+{
+	char path[32];
+	int ret;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ret = open(path, O_RDONLY | O_CLOEXEC);
+	return ret < 0 ? -errno : ret;
 }
 
 int host_mmap(void *addr, size_t len, int prot, int flags, int fd, u64 offset, void **ret)

@@ -26,6 +26,8 @@ ssize_t host_mem_copy_range(int fd, u64 src, u64 dst, size_t len);
 /* Bytes that the host has allocated for the file (st_blocks). */
 int host_mem_allocated(int fd, u64 *ret);
 int host_mem_close(int fd);
+/* The same file, read-only: a new open file description. Before confinement only. fd or -errno. */
+int host_mem_open_read_only(int fd);
 
 int host_mmap(void *addr, size_t len, int prot, int flags, int fd, u64 offset, void **ret);
 int host_munmap(void *addr, size_t len);

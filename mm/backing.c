@@ -40,7 +40,7 @@ static bool any_mapped(struct mm *mm, u64 start, u64 end)
 	struct pma *p = pma_set_seek(&mm->pmas, start);
 
 	for (; p && p->start < end; p = pma_next(p))
-		if (p->host_prot)
+		if (p->host_map)
 			return true;
 	return false;
 }
@@ -62,12 +62,67 @@ int backing_drop(struct mm *mm, u64 start, u64 end, bool only_shared)
 	for (p = pma_set_seek(&mm->pmas, start); p && p->start < end; p = next) {
 		next = pma_next(p);
 		if (p->file && p->owned && only_shared) {
-			pma_set_host_prot(&mm->pmas, p, PROT_NONE);
+			pma_set_host(&mm->pmas, p, PMA_UNMAPPED, PROT_NONE);
 			continue;
 		}
 		puts_add(&q, p->file, pma_range(p));
 		pma_set_drop(&mm->pmas, p);
 	}
+	puts_flush(&q);
+	return 0;
+}
+
+/* What of [start, end) can be kept, in bytes. False: something else is mapped there. */
+static bool may_keep(struct mm *mm, u64 start, u64 end, u64 *ret_bytes, size_t *ret_count)
+{
+	struct pma *p = pma_set_seek(&mm->pmas, start), part;
+
+	*ret_bytes = *ret_count = 0;
+	for (; p && p->start < end; p = pma_next(p)) {
+		part = *p;
+		part.start = MAX(p->start, start);
+		part.end = MIN(p->end, end);
+		part.offset += part.start - p->start;
+		if (keep_suits(mm, &part))
+			*ret_bytes += part.end - part.start;
+		else if (p->file && p->host_map)
+			return false;
+		++*ret_count;
+	}
+	return true;
+}
+
+int backing_release(struct mm *mm, u64 start, u64 end)
+{
+	struct puts q = { 0 };
+	struct stub_batch b;
+	struct pma *p, *next;
+	size_t count;
+	u64 bytes;
+
+	mutex_assert_held(&mm->active_lock);
+	if (!any_mapped(mm, start, end) || !may_keep(mm, start, end, &bytes, &count) ||
+	    (bytes && !keep_room(mm, bytes)) || count > STUB_BATCH ||
+	    pma_set_reserve(&mm->kept, count) < 0 || pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
+		return backing_drop(mm, start, end, false);
+	stub_batch_begin(mm, &b);
+	b.defer = true;
+	pma_set_split(&mm->pmas, start, end);
+	for (p = pma_set_seek(&mm->pmas, start); p && p->start < end; p = next) {
+		next = pma_next(p);
+		if (!p->file) {
+			/* A stale mapping of the zero page harms nobody. */
+			stub_batch_unmap(&b, p->start, p->end);
+		} else if (p->host_map) {
+			if (p->host_prot)
+				stub_batch_protect(&b, p->start, p->end, PROT_NONE);
+			keep_add(mm, p);
+		} else {
+			puts_add(&q, p->file, pma_range(p));
+		}
+		pma_set_drop(&mm->pmas, p);
+	}
+	stub_batch_end(&b);
 	puts_flush(&q);
 	return 0;
 }
@@ -83,10 +138,13 @@ int backing_install(struct mm *mm, const struct vma *v, const struct pma *value,
 	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
 		return -ENOMEM;
 	new.host_prot = PROT_NONE;
+	new.host_map = PMA_UNMAPPED;
 	if (map_now || any_mapped(mm, start, end)) {
 		new.host_prot = stub_prot(v, value);
 		if (new.host_prot) {
-			err = stub_map(mm, start, end, new.file, new.offset, new.host_prot, false);
+			new.host_map = stub_map_kind(v, value);
+			err = stub_map(mm, start, end, new.file, new.offset, new.host_map,
+				       new.host_prot, false);
 			if (err < 0)
 				return err;
 		} else {
@@ -108,6 +166,7 @@ int backing_map(struct mm *mm, const struct vma *v, struct pma *p, bool populate
 {
 	u64 start = MAX(p->start, v->start), end = MIN(p->end, v->end);
 	u8 prot = stub_prot(v, p);
+	enum pma_map map = p->host_map;
 	int err = -EAGAIN;
 
 	mutex_assert_held(&mm->active_lock);
@@ -115,15 +174,14 @@ int backing_map(struct mm *mm, const struct vma *v, struct pma *p, bool populate
 		return 0;
 	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
 		return -ENOMEM;
-	if (p->host_prot && !populate) {
-		/* Same pages, other rights: keeps the page tables. */
-		err = platform_as_protect(mm->as, start, end - start, prot);
-		if (err == -ESRCH)
-			err = 0;
-	}
-	if (err < 0)
-		err = stub_map(mm, start, end, p->file, p->offset + (start - p->start), prot,
+	/* Same pages, other rights: keeps the page tables. */
+	if ((map == PMA_MAP_WRITE || (map && !(prot & PROT_WRITE))) && !populate)
+		err = stub_protect(mm, start, end, prot);
+	if (err < 0) {
+		map = stub_map_kind(v, p);
+		err = stub_map(mm, start, end, p->file, p->offset + (start - p->start), map, prot,
 			       populate);
+	}
 	if (err < 0)
 		return err;
 	/* stub_map may have merged pmas or dropped those of the zero page. */
@@ -131,7 +189,7 @@ int backing_map(struct mm *mm, const struct vma *v, struct pma *p, bool populate
 	if (!p)
 		return 0;
 	p = pma_set_isolate(&mm->pmas, p, start, end);
-	pma_set_host_prot(&mm->pmas, p, prot);
+	pma_set_host(&mm->pmas, p, map, prot);
 	pma_set_merge(&mm->pmas, p);
 	return 0;
 }
@@ -196,6 +254,11 @@ static int back_anon(struct mm *mm, const struct vma *v, u64 page, bool map_now)
 	int err;
 
 	window_clip(mm, &w, page);
+	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) == 0 &&
+	    keep_take(mm, page, w.start, w.end, &value)) {
+		pma_set_merge(&mm->pmas, pma_set_add(&mm->pmas, &value));
+		return 0;
+	}
 	err = backing_allocate(mm, v, w.start, w.end, &r);
 	if (err == -ENOMEM && w.end - w.start > PAGE_SIZE) {
 		w = (struct window){ page, page + PAGE_SIZE };
@@ -259,8 +322,8 @@ static int back_file(struct mm *mm, const struct vma *v, struct pma *old, u64 pa
 	return install_translation(mm, v, &w, page, &t, map_now);
 }
 
-int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map_now,
-		    struct pma **ret)
+static int resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map_now,
+		   struct pma **ret)
 {
 	struct pma *p = pma_set_find(&mm->pmas, page);
 	int err = 0;
@@ -288,6 +351,18 @@ int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map
 	p = pma_set_find(&mm->pmas, page);
 	*ret = p && p->file ? p : NULL;
 	return 0;
+}
+
+int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map_now,
+		    struct pma **ret)
+{
+	int err = resolve(mm, v, page, write, map_now, ret);
+
+	if (err == -ENOMEM && mm->kept.count) {
+		keep_drain(mm);
+		err = resolve(mm, v, page, write, map_now, ret);
+	}
+	return err;
 }
 
 /* ---- around a fault on a file ---- */

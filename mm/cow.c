@@ -92,7 +92,7 @@ static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end,
 		.offset = dst.start,
 		.owned = true,
 	};
-	ASSERT(!(p->host_prot & PROT_WRITE));
+	ASSERT(p->host_map != PMA_MAP_WRITE);
 	for (int i = 0; i < COPIES && err == 0; i++)
 		err = pgalloc_copy_between(pgalloc_of(p->file), src, mm->memory, dst);
 	if (err == 0)

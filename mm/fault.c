@@ -5,6 +5,7 @@
 
 #define ZERO_WINDOW HUGE_PAGE_SIZE
 /* A page that is mapped and still faults: after so many times the cause is sought. */
+#define SPURIOUS_REMAP 3
 #define SPURIOUS_RETRIES 8
 /* Populated under the lock at a time. */
 #define POPULATE_STEP (16UL << 20)
@@ -28,12 +29,23 @@ static int map_zero_window(struct mm *mm, const struct vma *v, u64 page)
 	}
 	value.start = low;
 	value.end = high;
+	value.host_map = PMA_MAP_READ;
 	return backing_install(mm, v, &value, true);
+}
+
+/* Maps all of p anew as it should be. */
+static int remap(struct mm *mm, const struct vma *v, const struct pma *p)
+{
+	u64 start = MAX(p->start, v->start), end = MIN(p->end, v->end);
+
+	return stub_map(mm, start, end, p->file, p->offset + (start - p->start), p->host_map,
+			p->host_prot, false);
 }
 
 /*
  * The stub has the mapping and faulted all the same. Mostly another thread was
- * faster. If not, the host had no page to give: find out by asking for one.
+ * faster. If not, a deferred call of another thread came late and took rights that
+ * had been given anew; or the host had no page to give: find out by asking for one.
  */
 static int spurious(struct mm *mm, const struct vma *v, struct pma *p, u64 page)
 {
@@ -44,7 +56,9 @@ static int spurious(struct mm *mm, const struct vma *v, struct pma *p, u64 page)
 		mm->spurious_addr = page;
 		mm->spurious_count = 0;
 	}
-	if (++mm->spurious_count < SPURIOUS_RETRIES)
+	if (++mm->spurious_count == SPURIOUS_REMAP)
+		return remap(mm, v, p);
+	if (mm->spurious_count < SPURIOUS_RETRIES)
 		return 0;
 	mm->spurious_count = 0;
 	if (p->file) {
@@ -80,6 +94,9 @@ static int fault_locked(struct mm *mm, struct vma *v, u64 page, bool write, bool
 	if (p && (p->host_prot & need))
 		return spurious(mm, v, p, page);
 	mm->spurious_count = 0;
+	/* Memory that is kept for this place is better than a zero page. */
+	if (!p && !v->mappable && pma_set_find(&mm->kept, page))
+		write = true;
 	err = backing_resolve(mm, v, page, write, true, &p);
 	if (err < 0)
 		return err;

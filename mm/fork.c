@@ -169,6 +169,7 @@ static int share(struct mm *parent, struct mm *child, const struct vma *v, struc
 	value.end = end;
 	value.offset += start - (*p)->start;
 	value.host_prot = PROT_NONE;
+	value.host_map = PMA_UNMAPPED;
 	if (alone)
 		return give_copy(child, v, &value);
 	value.cow = true;
@@ -233,7 +234,7 @@ static void prefault(struct mm *parent, struct mm *child)
 	stub_batch_begin(child, &b);
 	for (p = pma_set_first(&parent->pmas); p; p = pma_next(p)) {
 		struct vma *v =
-			p->file && p->host_prot ? vma_set_seek(&child->vmas, p->start) : NULL;
+			p->file && p->host_map ? vma_set_seek(&child->vmas, p->start) : NULL;
 
 		for (; v && v->start < p->end; v = vma_next(v))
 			if (!(v->flags & VMA_WIPEONFORK))

@@ -81,7 +81,7 @@ int mm_unmap_range(struct mm_op *op, u64 start, u64 end)
 	err = vma_cut(mm, start, end);
 	if (err < 0)
 		return err;
-	err = backing_drop(mm, start, end, false);
+	err = backing_release(mm, start, end);
 	if (err < 0)
 		return err;
 	for (v = vma_set_seek(&mm->vmas, start); v && v->start < end; v = next) {

@@ -33,6 +33,7 @@ int mm_new(const struct mm_config *config, struct mm **ret)
 	if (!mm)
 		return -ENOMEM;
 	pma_set_init(&mm->pmas);
+	pma_set_init(&mm->kept);
 	err = pma_set_reserve(&mm->pmas, 2 * PMA_RESERVE);
 	if (err == 0)
 		err = platform_as_new(config->platform, &mm->as);
@@ -77,7 +78,7 @@ static void tear_down(struct mm *mm)
 	struct vma *v;
 
 	mm_op_begin(mm, &op);
-	if (mm->pmas.mapped)
+	if (mm->pmas.mapped || mm->kept.count)
 		stub_drop_all(mm);
 	if (backing_drop(mm, 0, UINT64_MAX & PAGE_MASK, false) < 0)
 		PANIC("mm: no memory to release an address space");
@@ -85,7 +86,6 @@ static void tear_down(struct mm *mm)
 		vma_leave(&op, v);
 	mm->torn_down = true;
 	mm_op_end(&op);
-	mm_set_exe(mm, NULL, NULL);
 }
 
 void mm_put(struct mm *mm)
@@ -95,8 +95,11 @@ void mm_put(struct mm *mm)
 	if (!mm->torn_down)
 		tear_down(mm);
 	platform_as_put(mm->as);
+	if (mm->exe)
+		mm->exe_put(mm->exe);
 	ASSERT(!mm->write_pins);
 	pma_set_destroy(&mm->pmas);
+	pma_set_destroy(&mm->kept);
 	rwlock_destroy(&mm->map_lock);
 	mutex_destroy(&mm->active_lock);
 	mutex_destroy(&mm->exe_lock);

@@ -7,9 +7,11 @@
  * under map_lock but never under active_lock; translate under active_lock.
  *
  * Rule of revocation: memory goes back to its file (memfile_put) only after the
- * stub call that unmapped or replaced it has returned. Rule of copy-on-write:
- * a pma with `cow` is never writable in the stub, so its pages cannot change
- * while they are copied.
+ * stub call that unmapped or replaced it has returned. What is left to a guest
+ * thread (platform_as_defer) is no such call. Rule of copy-on-write: a pma with
+ * `cow` is never mapped through the writable descriptor (PMA_MAP_WRITE), so its
+ * pages cannot change while they are copied. A guest can undo any mprotect, so
+ * the right to write is taken away by mapping anew or unmapping alone.
  */
 #ifndef MINISENTRY_MM_IMPL_H
 #define MINISENTRY_MM_IMPL_H
@@ -57,6 +59,9 @@ struct mm {
 	struct mutex active_lock;
 	/* protected by active_lock */
 	struct pma_set pmas;
+	struct pma_set kept; /* see keep.c; disjoint from what is mapped of pmas */
+	u64 kept_bytes;
+	u64 keep_next, keep_window; /* where a sequential user of kept memory goes on */
 	struct mm_write_pin *write_pins;
 	u64 cow_next, cow_window; /* where a sequential writer would break COW next; its window */
 	u32 cow_run;		  /* breaks in sequence so far */
@@ -153,20 +158,24 @@ int mm_find_place(struct mm *mm, u64 hint, u64 len, int map_flags, bool huge_ali
 
 /* What the stub may have for p under v's protection; 0: nothing. */
 u8 stub_prot(const struct vma *v, const struct pma *p);
+/* How p is to be mapped there: PMA_MAP_WRITE if v allows its guest to write p at any time. */
+enum pma_map stub_map_kind(const struct vma *v, const struct pma *p);
 /* 0 or -ENOMEM; then the stub has nothing mapped at all. */
-int stub_map(struct mm *mm, u64 start, u64 end, struct memfile *file, u64 offset, u8 prot,
-	     bool populate);
-int stub_map_zero(struct mm *mm, u64 start, u64 end, u8 prot);
-/* Never fails; the pmas' host_prot is the caller's to change. */
+int stub_map(struct mm *mm, u64 start, u64 end, struct memfile *file, u64 offset, enum pma_map map,
+	     u8 prot, bool populate);
+/* Other rights for a mapping that there is. 0 or -errno. */
+int stub_protect(struct mm *mm, u64 start, u64 end, u8 prot);
+/* Never fails; the pmas' host_map is the caller's to change. */
 void stub_unmap(struct mm *mm, u64 start, u64 end);
 /* Unmaps everything and says so in the pmas. */
 void stub_drop_all(struct mm *mm);
 /*
- * Takes rights away from, or unmaps, what is mapped in [start, end), so that no
- * more than `allowed` is left; exactly: gives what is new of them too.
+ * Takes rights away from what is mapped in [start, end), so that no more than
+ * `allowed` is left; exactly: gives what is new of them too, before the caller's
+ * guest thread goes on, but maybe not yet when this returns.
  */
 void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed, bool exactly);
-/* Takes the right to write from every pma with cow. */
+/* Takes the right to write from every pma with cow, for good. */
 void stub_protect_cow(struct mm *mm);
 
 /* Many changes in few hand-overs to the stub. */
@@ -175,9 +184,13 @@ struct stub_batch {
 	struct mm *mm;
 	struct platform_op ops[STUB_BATCH];
 	size_t count;
+	bool defer; /* the guest's thread may do it; for changes that need no evidence */
 	bool failed;
 };
 void stub_batch_begin(struct mm *mm, struct stub_batch *b);
+/* prot of what is mapped, or 0 and no file: unmap. Contiguous changes of a kind become one. */
+void stub_batch_protect(struct stub_batch *b, u64 start, u64 end, u8 prot);
+void stub_batch_unmap(struct stub_batch *b, u64 start, u64 end);
 /* Maps p as far as v reaches, unless it is mapped. It counts as mapped at once: no pma may change
  * until the end. */
 void stub_batch_map(struct stub_batch *b, const struct vma *v, struct pma *p);
@@ -206,10 +219,30 @@ int backing_map(struct mm *mm, const struct vma *v, struct pma *p, bool populate
 void backing_map_around(struct mm *mm, struct vma *v, u64 page);
 /* Drops the pmas of [start, end), unmapping them first. only_shared: those of files only. */
 int backing_drop(struct mm *mm, u64 start, u64 end, bool only_shared);
+/* The same for munmap: what can be is kept, and unmapped by the guest's thread. */
+int backing_release(struct mm *mm, u64 start, u64 end);
 /* A private copy of p's part around page, or p itself when nobody else has it. */
 int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_now);
 /* Allocates [start, end) of guest memory, uncommitted, next to its neighbours' memory. */
 int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end, struct mem_range *ret);
+
+/* ---- kept memory (keep.c); active_lock held ---- */
+
+/* p may be kept: nobody else has its memory, the stub may write there anyway. */
+bool keep_suits(struct mm *mm, const struct pma *p);
+/* Room for that much, freeing what has been kept so far if need be. */
+bool keep_room(struct mm *mm, u64 bytes);
+/* Takes over p's memory and the stub's mapping of it; a reserved node is used. */
+void keep_add(struct mm *mm, const struct pma *p);
+/*
+ * Kept memory for page and what is around it within [low, high), all zero: *ret is a value for the
+ * pma set, mapped without rights, whose memory is the caller's now. False: there is none.
+ */
+bool keep_take(struct mm *mm, u64 page, u64 low, u64 high, struct pma *ret);
+/* The stub's mapping of [start, end) has been removed or replaced: frees what was kept there. */
+void keep_forget(struct mm *mm, u64 start, u64 end);
+/* Unmaps and frees all of it. */
+void keep_drain(struct mm *mm);
 
 /* Faults in [start, end) as mlock and MAP_POPULATE do. Takes active_lock itself. 0, -EFAULT,
  * -ENOMEM. */

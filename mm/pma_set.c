@@ -102,7 +102,7 @@ struct pma *pma_set_add(struct pma_set *s, const struct pma *value)
 	}
 	avl_insert(&s->root, &p->node, parent, link);
 	s->count++;
-	s->mapped += p->host_prot != 0;
+	s->mapped += p->host_map != PMA_UNMAPPED;
 	return p;
 }
 
@@ -110,7 +110,7 @@ void pma_set_drop(struct pma_set *s, struct pma *p)
 {
 	avl_remove(&s->root, &p->node);
 	s->count--;
-	s->mapped -= p->host_prot != 0;
+	s->mapped -= p->host_map != PMA_UNMAPPED;
 	if (s->pool_count < POOL_MAX)
 		pool_push(s, p);
 	else
@@ -145,10 +145,11 @@ struct pma *pma_set_isolate(struct pma_set *s, struct pma *p, u64 start, u64 end
 	return pma_set_find(s, start);
 }
 
-void pma_set_host_prot(struct pma_set *s, struct pma *p, u8 prot)
+void pma_set_host(struct pma_set *s, struct pma *p, enum pma_map map, u8 prot)
 {
-	s->mapped -= p->host_prot != 0;
-	s->mapped += prot != 0;
+	s->mapped -= p->host_map != PMA_UNMAPPED;
+	s->mapped += map != PMA_UNMAPPED;
+	p->host_map = map;
 	p->host_prot = prot;
 }
 
@@ -156,7 +157,8 @@ static bool continues(const struct pma *a, const struct pma *b)
 {
 	return a->end == b->start && a->file == b->file &&
 	       (!a->file || a->offset + (a->end - a->start) == b->offset) && a->owned == b->owned &&
-	       a->cow == b->cow && a->writable == b->writable && a->host_prot == b->host_prot;
+	       a->cow == b->cow && a->writable == b->writable && a->host_prot == b->host_prot &&
+	       a->host_map == b->host_map;
 }
 
 struct pma *pma_set_merge(struct pma_set *s, struct pma *p)

@@ -2,10 +2,12 @@
  * mm/pma_set.h: what backs guest memory now, and what the stub has mapped.
  *
  * A pma says that [start, end) of the guest is memory file range
- * [offset, offset + len) (file == NULL: the host's zero page), and with which
- * protection all of it is mapped in the stub: host_prot, 0 when none of it is.
- * That is exact, so a pma is split where a mapping ends, and the number of
- * pmas with host_prot bounds the number of host vmas.
+ * [offset, offset + len) (file == NULL: the host's zero page), and how all of it
+ * is mapped in the stub: host_map, and with which protection: host_prot (0 in
+ * what is mapped: reserved, the page tables are kept). host_map is exact, so a
+ * pma is split where a mapping ends, and the number of mapped pmas bounds the
+ * number of host vmas. host_prot is what an honest stub has: the guest's threads
+ * can change it themselves, within what host_map allows.
  *
  * A pma holds one reference on each page of its range; the set's functions
  * move references, they never take or drop them.
@@ -19,6 +21,12 @@
 #include "base/avl.h"
 #include "base/memfile.h"
 
+enum pma_map {
+	PMA_UNMAPPED,
+	PMA_MAP_READ,  /* through the read-only descriptor: the guest cannot write there */
+	PMA_MAP_WRITE, /* the guest may write there at any time, whatever host_prot says */
+};
+
 struct pma {
 	struct avl_node node;
 	u64 start, end;
@@ -27,12 +35,13 @@ struct pma {
 	bool owned;    /* private to this mm (anonymous or a private copy), maybe shared by fork */
 	bool cow;      /* owned: others may have it too; check before a write */
 	bool writable; /* not owned: the mappable allows shared writes */
-	u8 host_prot;  /* PROT_* in the stub, of every page; 0 not mapped */
+	u8 host_prot;  /* PROT_* in the stub, of every page */
+	u8 host_map;   /* enum pma_map, of every page */
 };
 
 struct pma_set {
 	struct avl_root root;
-	size_t count, mapped; /* pmas; those with host_prot */
+	size_t count, mapped; /* pmas; those that are mapped */
 	struct pma *pool;
 	size_t pool_count;
 };
@@ -62,7 +71,7 @@ void pma_set_drop(struct pma_set *s, struct pma *p);
 void pma_set_split(struct pma_set *s, u64 start, u64 end);
 /* p, cut to [start, end), which it contains; uses up to 2 reserved nodes. */
 struct pma *pma_set_isolate(struct pma_set *s, struct pma *p, u64 start, u64 end);
-void pma_set_host_prot(struct pma_set *s, struct pma *p, u8 prot);
+void pma_set_host(struct pma_set *s, struct pma *p, enum pma_map map, u8 prot);
 /* Merges p with both neighbours where they continue each other; returns what p is part of now. */
 struct pma *pma_set_merge(struct pma_set *s, struct pma *p);
 

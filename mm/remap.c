@@ -19,7 +19,7 @@ static int move_pmas(struct mm *mm, u64 from, u64 len, u64 to)
 		return -ENOMEM;
 	pma_set_split(&mm->pmas, from, from + len);
 	for (p = pma_set_seek(&mm->pmas, from); p && p->start < from + len; p = pma_next(p))
-		mapped |= p->host_prot != 0;
+		mapped |= p->host_map != PMA_UNMAPPED;
 	if (mapped) {
 		stub_unmap(mm, from, from + len);
 		/* It may have merged across the borders. */
@@ -35,6 +35,7 @@ static int move_pmas(struct mm *mm, u64 from, u64 len, u64 to)
 		value.start = value.start - from + to;
 		value.end = value.end - from + to;
 		value.host_prot = PROT_NONE;
+		value.host_map = PMA_UNMAPPED;
 		pma_set_add(&mm->pmas, &value);
 	}
 	p = pma_set_seek(&mm->pmas, to);

@@ -14,6 +14,11 @@ u8 stub_prot(const struct vma *v, const struct pma *p)
 	return prot;
 }
 
+enum pma_map stub_map_kind(const struct vma *v, const struct pma *p)
+{
+	return pma_may_write(p) && (v->max_prot & PROT_WRITE) ? PMA_MAP_WRITE : PMA_MAP_READ;
+}
+
 void stub_unmap(struct mm *mm, u64 start, u64 end)
 {
 	int err = platform_as_unmap(mm->as, start, end - start);
@@ -22,6 +27,8 @@ void stub_unmap(struct mm *mm, u64 start, u64 end)
 	 */
 	if (err < 0 && err != -ESRCH)
 		stub_drop_all(mm);
+	else
+		keep_forget(mm, start, end);
 }
 
 void stub_drop_all(struct mm *mm)
@@ -42,59 +49,83 @@ void stub_drop_all(struct mm *mm)
 		if (!p->file)
 			pma_set_drop(&mm->pmas, p);
 		else
-			pma_set_host_prot(&mm->pmas, p, PROT_NONE);
+			pma_set_host(&mm->pmas, p, PMA_UNMAPPED, PROT_NONE);
 	}
 	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p))
 		p = pma_set_merge(&mm->pmas, p);
+	keep_forget(mm, mm->min, mm->max);
 }
 
-static int map_once(struct mm *mm, u64 start, u64 end, struct memfile *file, u64 offset, u8 prot,
-		    bool populate)
+static bool too_many_mapped(const struct mm *mm)
 {
-	int err = file ? platform_as_map(mm->as, start, end - start, file, offset, prot, populate)
-		       : platform_as_map_zero(mm->as, start, end - start, prot);
-
-	return err == -ESRCH ? 0 : err;
+	return mm->pmas.mapped + mm->kept.count >= MM_MAX_HOST_VMAS;
 }
 
-int stub_map(struct mm *mm, u64 start, u64 end, struct memfile *file, u64 offset, u8 prot,
-	     bool populate)
+int stub_map(struct mm *mm, u64 start, u64 end, struct memfile *file, u64 offset, enum pma_map map,
+	     u8 prot, bool populate)
 {
+	struct platform_op op = {
+		.kind = file ? PLATFORM_OP_MAP : PLATFORM_OP_MAP_ZERO,
+		.addr = start,
+		.len = end - start,
+		.file = file,
+		.offset = offset,
+		.prot = prot,
+		.populate = populate,
+		.writable = map == PMA_MAP_WRITE,
+	};
 	int err;
 
 	mutex_assert_held(&mm->active_lock);
-	if (mm->pmas.mapped >= MM_MAX_HOST_VMAS)
+	if (too_many_mapped(mm))
 		stub_drop_all(mm);
-	err = map_once(mm, start, end, file, offset, prot, populate);
-	if (err == 0)
-		return 0;
-	/* The host may have unmapped the range before it failed: start from a known state. */
-	stub_drop_all(mm);
-	err = map_once(mm, start, end, file, offset, prot, populate);
-	if (err == 0)
-		return 0;
-	stub_drop_all(mm);
+	for (int tries = 0; tries < 2; tries++) {
+		err = platform_as_batch(mm->as, &op, 1);
+		if (err == 0 || err == -ESRCH) {
+			keep_forget(mm, start, end);
+			return 0;
+		}
+		/* The host may have unmapped the range before it failed: start from a known state.
+		 */
+		stub_drop_all(mm);
+	}
 	return -ENOMEM;
 }
 
-int stub_map_zero(struct mm *mm, u64 start, u64 end, u8 prot)
+int stub_protect(struct mm *mm, u64 start, u64 end, u8 prot)
 {
-	return stub_map(mm, start, end, NULL, 0, prot, false);
+	struct platform_op op = {
+		.kind = PLATFORM_OP_PROTECT, .addr = start, .len = end - start, .prot = prot
+	};
+	int err;
+
+	mutex_assert_held(&mm->active_lock);
+	if (platform_as_alone(mm->as) && platform_as_defer(mm->as, &op) == 0)
+		return 0;
+	err = platform_as_batch(mm->as, &op, 1);
+	return err == -ESRCH ? 0 : err;
 }
+
+/* ---- many at once ---- */
 
 void stub_batch_begin(struct mm *mm, struct stub_batch *b)
 {
 	b->mm = mm;
 	b->count = 0;
+	b->defer = false;
 	b->failed = false;
 }
 
 static void batch_flush(struct stub_batch *b)
 {
+	size_t done = 0;
 	int err = 0;
 
-	if (b->count && !b->failed)
-		err = platform_as_batch(b->mm->as, b->ops, b->count);
+	while (b->defer && done < b->count && platform_as_defer(b->mm->as, &b->ops[done]) == 0)
+		done++;
+	/* The platform does first what has been deferred: the order stays. */
+	if (done < b->count && !b->failed)
+		err = platform_as_batch(b->mm->as, b->ops + done, b->count - done);
 	if (err < 0 && err != -ESRCH)
 		b->failed = true;
 	b->count = 0;
@@ -107,15 +138,8 @@ void stub_batch_end(struct stub_batch *b)
 		stub_drop_all(b->mm);
 }
 
-void stub_batch_map(struct stub_batch *b, const struct vma *v, struct pma *p)
+static void batch_map(struct stub_batch *b, const struct pma *p, enum pma_map map, u8 prot)
 {
-	struct pma_set *set = &b->mm->pmas;
-	u8 prot = stub_prot(v, p);
-
-	if (!prot || !p->file || p->host_prot || set->mapped >= MM_MAX_HOST_VMAS ||
-	    pma_set_reserve(set, PMA_RESERVE) < 0)
-		return;
-	p = pma_set_isolate(set, p, MAX(p->start, v->start), MIN(p->end, v->end));
 	if (b->count == STUB_BATCH)
 		batch_flush(b);
 	b->ops[b->count++] = (struct platform_op){
@@ -125,29 +149,63 @@ void stub_batch_map(struct stub_batch *b, const struct vma *v, struct pma *p)
 		.file = p->file,
 		.offset = p->offset,
 		.prot = prot,
+		.writable = map == PMA_MAP_WRITE,
 	};
-	pma_set_host_prot(set, p, prot);
 }
 
-/* prot 0: unmap. Contiguous changes of a kind become one. */
-static void batch_add(struct stub_batch *b, u64 start, u64 end, u8 prot)
+void stub_batch_map(struct stub_batch *b, const struct vma *v, struct pma *p)
+{
+	struct mm *mm = b->mm;
+	u8 prot = stub_prot(v, p);
+	enum pma_map map = stub_map_kind(v, p);
+	struct pma *k;
+
+	if (!prot || !p->file || p->host_map || too_many_mapped(mm) ||
+	    pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
+		return;
+	p = pma_set_isolate(&mm->pmas, p, MAX(p->start, v->start), MIN(p->end, v->end));
+	k = pma_set_seek(&mm->kept, p->start);
+	if (k && k->start < p->end)
+		return; /* a fault replaces it */
+	batch_map(b, p, map, prot);
+	pma_set_host(&mm->pmas, p, map, prot);
+}
+
+static void batch_add(struct stub_batch *b, const struct platform_op *op)
 {
 	struct platform_op *last = b->count ? &b->ops[b->count - 1] : NULL;
-	struct platform_op op = {
-		.kind = prot ? PLATFORM_OP_PROTECT : PLATFORM_OP_UNMAP,
-		.addr = start,
-		.len = end - start,
-		.prot = prot,
-	};
 
-	if (last && last->kind == op.kind && last->prot == op.prot &&
-	    last->addr + last->len == start) {
-		last->len += op.len;
+	if (last && last->kind == op->kind && last->prot == op->prot &&
+	    last->addr + last->len == op->addr) {
+		last->len += op->len;
 		return;
 	}
 	if (b->count == STUB_BATCH)
 		batch_flush(b);
-	b->ops[b->count++] = op;
+	b->ops[b->count++] = *op;
+}
+
+void stub_batch_protect(struct stub_batch *b, u64 start, u64 end, u8 prot)
+{
+	batch_add(b, &(struct platform_op){ .kind = PLATFORM_OP_PROTECT,
+					    .addr = start,
+					    .len = end - start,
+					    .prot = prot });
+}
+
+void stub_batch_unmap(struct stub_batch *b, u64 start, u64 end)
+{
+	batch_add(b, &(struct platform_op){
+			     .kind = PLATFORM_OP_UNMAP, .addr = start, .len = end - start });
+}
+
+/* The rights that p, which is mapped, is to have. */
+static u8 restricted(const struct pma *p, u8 allowed, bool exactly)
+{
+	u8 prot = exactly ? allowed : p->host_prot & allowed;
+
+	/* What may not be written now gets that right from a fault, by another mapping. */
+	return p->host_map == PMA_MAP_WRITE && pma_may_write(p) ? prot : prot & (u8)~PROT_WRITE;
 }
 
 void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed, bool exactly)
@@ -157,13 +215,13 @@ void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed, bool exactly)
 
 	mutex_assert_held(&mm->active_lock);
 	stub_batch_begin(mm, &b);
+	/* With several threads, two changes of rights could change places. */
+	b.defer = exactly && platform_as_alone(mm->as);
 	for (p = pma_set_seek(&mm->pmas, start); p && p->start < end; p = next) {
 		u64 from = MAX(p->start, start), to = MIN(p->end, end);
-		u8 prot = p->host_prot & allowed;
+		u8 prot = restricted(p, allowed, exactly);
 
-		if (exactly && p->host_prot)
-			prot = pma_may_write(p) ? allowed : allowed & (u8)~PROT_WRITE;
-		if (prot == p->host_prot) {
+		if (!p->host_map || prot == p->host_prot) {
 			next = pma_next(p);
 			continue;
 		}
@@ -171,13 +229,14 @@ void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed, bool exactly)
 		 * faults. */
 		if (pma_set_reserve(&mm->pmas, PMA_RESERVE) == 0)
 			p = pma_set_isolate(&mm->pmas, p, from, to);
-		batch_add(&b, p->start, p->end, prot);
 		if (!prot && !p->file) {
+			stub_batch_unmap(&b, p->start, p->end);
 			next = pma_next(p);
 			pma_set_drop(&mm->pmas, p);
 			continue;
 		}
-		pma_set_host_prot(&mm->pmas, p, prot);
+		stub_batch_protect(&b, p->start, p->end, prot);
+		pma_set_host(&mm->pmas, p, p->host_map, prot);
 		next = pma_next(pma_set_merge(&mm->pmas, p));
 	}
 	stub_batch_end(&b);
@@ -191,11 +250,14 @@ void stub_protect_cow(struct mm *mm)
 	mutex_assert_held(&mm->active_lock);
 	stub_batch_begin(mm, &b);
 	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p)) {
-		if (p->cow && (p->host_prot & PROT_WRITE)) {
+		if (p->cow && p->host_map == PMA_MAP_WRITE) {
 			u8 prot = p->host_prot & (u8)~PROT_WRITE;
 
-			batch_add(&b, p->start, p->end, prot);
-			pma_set_host_prot(&mm->pmas, p, prot);
+			if (prot)
+				batch_map(&b, p, PMA_MAP_READ, prot);
+			else
+				stub_batch_unmap(&b, p->start, p->end);
+			pma_set_host(&mm->pmas, p, prot ? PMA_MAP_READ : PMA_UNMAPPED, prot);
 		}
 		p = pma_set_merge(&mm->pmas, p);
 	}

@@ -342,6 +342,8 @@ void pgalloc_usage(struct pgalloc *p, struct pgalloc_usage *ret)
 	mutex_unlock(&p->lock);
 	if (host_mem_allocated(p->file.host_fd, &ret->committed) < 0)
 		ret->committed = 0;
+	ret->reserved -= MIN(pgalloc_kept(p), ret->reserved);
+	ret->committed -= MIN(pgalloc_kept(p), ret->committed);
 }
 
 u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id)
@@ -352,6 +354,16 @@ u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id)
 	bytes = extents_acct(&p->extents, acct_id);
 	mutex_unlock(&p->lock);
 	return bytes;
+}
+
+void pgalloc_account_kept(struct pgalloc *p, s64 bytes)
+{
+	atomic_fetch_add_explicit(&p->kept, (u64)bytes, memory_order_relaxed);
+}
+
+u64 pgalloc_kept(struct pgalloc *p)
+{
+	return atomic_load_explicit(&p->kept, memory_order_relaxed);
 }
 
 u64 pgalloc_limit(const struct pgalloc *p)

@@ -106,6 +106,12 @@ int pgalloc_copy_between(struct pgalloc *from, struct mem_range src, struct pgal
 u32 pgalloc_refs(struct pgalloc *p, struct mem_range r, struct mem_range *ret_run);
 
 void pgalloc_usage(struct pgalloc *p, struct pgalloc_usage *ret);
+/*
+ * Memory that its holder keeps only to use it again (mm/keep.c): it stays reserved, but counts as
+ * free in pgalloc_usage.
+ */
+void pgalloc_account_kept(struct pgalloc *p, s64 bytes);
+u64 pgalloc_kept(struct pgalloc *p);
 u64 pgalloc_limit(const struct pgalloc *p);		/* as given to pgalloc_new */
 u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id); /* bytes reserved under this id */
 

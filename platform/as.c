@@ -22,23 +22,15 @@
 
 int platform_as_new(struct platform *p, struct platform_as **ret)
 {
-	struct platform_as *as = pool_take(p);
+	struct platform_as *as = calloc(1, sizeof(*as));
 	int err = -ENOMEM;
 
-	if (as) {
-		*ret = as;
-		return 0;
-	}
-	as = calloc(1, sizeof(*as));
 	if (!as)
 		return -ENOMEM;
 	as->platform = p;
-	as->clean = true;
 	list_init(&as->node);
 	list_init(&as->contexts);
 	list_init(&as->retired);
-	list_init(&as->parked);
-	list_init(&as->pool_node);
 	mutex_init(&as->lock, RANK_PLATFORM, "platform_as");
 	err = control_alloc(&p->control);
 	if (err < 0)
@@ -90,7 +82,7 @@ struct platform_as *platform_as_get(struct platform_as *as)
 	return as;
 }
 
-void as_destroy(struct platform_as *as)
+static void as_destroy(struct platform_as *as)
 {
 	struct platform *p = as->platform;
 	struct retired_thread *r, *tmp;
@@ -99,7 +91,6 @@ void as_destroy(struct platform_as *as)
 	reaper_remove(p, as);
 	host_kill(as->pid, SIGKILL);
 	host_reap(as->pid);
-	contexts_retire_parked(as);
 	list_for_each_safe (r, tmp, &as->retired, node) {
 		list_del(&r->node);
 		free(r);
@@ -118,7 +109,7 @@ void as_destroy(struct platform_as *as)
 
 void platform_as_put(struct platform_as *as)
 {
-	if (as && refs_put(&as->refs) && !pool_keep(as))
+	if (as && refs_put(&as->refs))
 		as_destroy(as);
 }
 
@@ -250,6 +241,7 @@ static int encode(const struct platform_as *as, const struct platform_op *op, st
 {
 	u64 flags = MAP_FIXED | MAP_SHARED | (op->populate ? MAP_POPULATE : 0);
 	u64 prot = (u64)(u32)op->prot;
+	u64 fd = op->writable || prot & PROT_WRITE ? STUB_FD_FILES : STUB_FD_FILES_READ;
 
 	if (!range_ok(as, op->addr, op->len) || prot & ~(u64)(PROT_READ | PROT_WRITE | PROT_EXEC))
 		return -EINVAL;
@@ -259,7 +251,7 @@ static int encode(const struct platform_as *as, const struct platform_op *op, st
 			return -EINVAL;
 		*ret = (struct stub_op){ SYS_mmap,
 					 { op->addr, op->len, prot, flags,
-					   (u64)(STUB_FD_FILES + op->file->stub_slot), op->offset },
+					   fd + (u64)op->file->stub_slot, op->offset },
 					 0 };
 		return 0;
 	case PLATFORM_OP_MAP_ZERO:
@@ -288,20 +280,49 @@ static int dead_result(const struct platform_op *ops, size_t count)
 	return 0;
 }
 
-static bool is_everything(const struct platform_as *as, const struct platform_op *op)
+/* What the calling thread's guest thread has not been told yet, the mapper does first. */
+static s64 run_deferred_locked(struct platform_as *as)
 {
-	return op->kind == PLATFORM_OP_UNMAP && op->addr <= as->platform->guest_min &&
-	       op->addr + op->len >= STUB_AREA;
+	struct stub_deferred d[CTX_DEFERRED_MAX];
+	u32 count = context_take_deferred(as, d);
+
+	for (u32 i = 0; i < count; i++)
+		as->cmd->ops[i] =
+			(struct stub_op){ d[i].nr, { d[i].addr, d[i].len, d[i].prot }, 0 };
+	return count ? as_submit_locked(as, CMD_KIND_BATCH, count) : 0;
+}
+
+int as_unmap_locked(struct platform_as *as, const struct stub_deferred *ranges, u32 count)
+{
+	mutex_assert_held(&as->lock);
+	for (u32 i = 0; i < count; i++)
+		as->cmd->ops[i] =
+			(struct stub_op){ SYS_munmap, { ranges[i].addr, ranges[i].len }, 0 };
+	return (int)as_submit_locked(as, CMD_KIND_BATCH, count);
+}
+
+int as_encode_deferred(const struct platform_as *as, const struct platform_op *op,
+		       struct stub_deferred *ret)
+{
+	struct stub_op o;
+
+	if (encode(as, op, &o) < 0 || (o.nr != SYS_munmap && o.nr != SYS_mprotect) ||
+	    op->addr >= STUB_DEFER_END || op->len >= STUB_DEFER_LEN)
+		return -EOPNOTSUPP;
+	*ret = (struct stub_deferred){ o.nr, o.args[0], o.args[1], o.args[2] };
+	return 0;
 }
 
 int platform_as_batch(struct platform_as *as, const struct platform_op *ops, size_t count)
 {
+	s64 ret;
+
 	MUTEX_GUARD(&as->lock);
-	if (dead_result(ops, count) < 0) /* something is mapped */
-		as->clean = false;
+	ret = run_deferred_locked(as);
+	if (ret < 0)
+		return ret == -ESRCH ? dead_result(ops, count) : -ENOMEM;
 	while (count > 0) {
 		size_t n = MIN(count, (size_t)CMD_MAX_OPS);
-		s64 ret;
 
 		for (size_t i = 0; i < n; i++) {
 			int err = encode(as, &ops[i], &as->cmd->ops[i]);
@@ -314,7 +335,6 @@ int platform_as_batch(struct platform_as *as, const struct platform_op *ops, siz
 			return dead_result(ops, count);
 		if (ret < 0)
 			return ret == -EAGAIN ? -ENOMEM : (int)ret;
-		as->clean = as->clean || (count == 1 && is_everything(as, ops));
 		ops += n;
 		count -= n;
 	}
@@ -324,7 +344,7 @@ int platform_as_batch(struct platform_as *as, const struct platform_op *ops, siz
 int platform_as_map(struct platform_as *as, u64 addr, u64 len, struct memfile *file, u64 offset,
 		    int prot, bool populate)
 {
-	struct platform_op op = { PLATFORM_OP_MAP, addr, len, file, offset, prot, populate };
+	struct platform_op op = { PLATFORM_OP_MAP, addr, len, file, offset, prot, populate, false };
 
 	return platform_as_batch(as, &op, 1);
 }

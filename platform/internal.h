@@ -5,7 +5,6 @@
  * filters.c	seccomp filters of zygote, mapper and guest threads, from one table
  * zygote.c	starting it and asking it for stubs
  * as.c		address spaces: commands to the mapper
- * pool.c	stubs whose guest is gone, emptied for the next one
  * context.c	guest threads: slots, creation, retirement, CPU time
  * ptrace/, seccomp/	how a guest thread is run: struct platform_ops
  *
@@ -105,12 +104,6 @@ struct platform {
 	pthread_t reaper;
 	bool reaper_started;
 	_Atomic int running; /* contexts that run guest code or spin */
-	struct stub_pool {
-		struct mutex lock;
-		struct list ready; /* platform_as.pool_node, without references */
-		int count;
-		bool closed;
-	} pool;
 };
 
 /* For tests: as on a host without syscall user dispatch. */
@@ -150,29 +143,17 @@ struct platform_as {
 			    */
 	u32 *slot_free;	   /* stack of local slots without a thread */
 	u32 slot_count, slot_free_count, slot_capacity;
-	struct list parked; /* platform_context.node: threads that wait for the next context */
-	u32 parked_count;
-	bool lost_thread;      /* one left that nobody remembers: not for reuse */
-	bool clean;	       /* nothing of a guest is mapped, by the mapper's word */
-	_Atomic u64 wall_ns;   /* time in guest code, all contexts of the present guest */
-	u64 former_cpu_ns;     /* immutable between reuses: CPU time of former guests */
-	struct list pool_node; /* protected by pool.lock */
+	_Atomic u64 wall_ns; /* time in guest code, all contexts that ever were */
+	_Atomic u32 context_count;
 };
-/* Kills and reaps the stub, frees. Nobody refers to it. */
-void as_destroy(struct platform_as *as);
-
-/* ---- reuse of stubs ---- */
-
-void pool_init(struct platform *p);
-/* The last reference to as is gone. True when the pool has it now. May take some time. */
-bool pool_keep(struct platform_as *as);
-/* A stub as if new with one reference, or NULL. */
-struct platform_as *pool_take(struct platform *p);
-/* Destroys those in the pool; it takes no more. */
-void pool_close(struct platform *p);
 
 /* Tells the mapper to go, waits for the result: >= 0, or -errno; -ESRCH when the stub is dead. */
 s64 as_submit_locked(struct platform_as *as, u32 kind, u32 count);
+/* munmaps by the mapper. 0 or -errno. */
+int as_unmap_locked(struct platform_as *as, const struct stub_deferred *ranges, u32 count);
+/* -EOPNOTSUPP: not for a guest thread. */
+int as_encode_deferred(const struct platform_as *as, const struct platform_op *op,
+		       struct stub_deferred *ret);
 /* Kills the stub; returns when no instruction of its guest threads can run any more. */
 void as_kill_locked(struct platform_as *as);
 /* CPU time of the whole stub, 0 when it is dead. */
@@ -191,18 +172,8 @@ struct retired_thread {
 
 /* ---- contexts ---- */
 
-/* Threads that an address space keeps for later. */
-#define PARKED_MAX 8
-
-/* Makes a thread that waits for its first context. 0 or -errno. */
-int context_spare(struct platform_as *as);
-/* Tells parked threads to leave. */
-void contexts_retire_parked(struct platform_as *as);
-/* Waits until all threads but the mapper are gone, by the kernel's word. False: not in time. */
-bool context_all_gone(struct platform_as *as, u64 deadline_ns);
-
-/* More than any XSAVE area that a kernel hands out (AMX: 11 KiB). */
-#define XSTATE_BUF_SIZE (32 * 1024)
+/* Twice what any XSAVE area takes that a kernel hands out (AMX: 11 KiB). */
+#define XSTATE_BUF_SIZE (2 * PLATFORM_XSTATE_MAX)
 
 struct platform_context {
 	struct platform_as *as; /* immutable, a reference */
@@ -219,6 +190,8 @@ struct platform_context {
 	_Atomic u64 wall_ns;	  /* time in guest code, up to the last stop */
 	_Atomic u64 entered_ns;	  /* since when it is in guest code; 0: it is not */
 	/* owner thread only */
+	struct stub_deferred deferred[CTX_DEFERRED_MAX]; /* copies of what is in `shared` */
+	u32 deferred_count;
 	u32 uc; /* offset of the current ucontext, validated */
 	bool dead;
 	int spin_credit; /* seccomp: < 0: that many stops without spinning */
@@ -228,5 +201,13 @@ struct platform_context {
 	void *xbuf;	  /* XSTATE_BUF_SIZE, scratch for extended state */
 	size_t xbuf_size; /* ptrace: what the kernel's register set takes */
 };
+
+/*
+ * The stub thread has handed over. False: a deferred call has failed in it, and the mapper has
+ * unmapped its range instead: give the turn back, nothing has happened in the guest.
+ */
+bool context_settle_deferred(struct platform_context *ctx);
+/* Takes back what the calling thread has deferred since its last switch. Returns how many. */
+u32 context_take_deferred(struct platform_as *as, struct stub_deferred ret[CTX_DEFERRED_MAX]);
 
 #endif

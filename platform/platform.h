@@ -14,7 +14,7 @@
  *	platform_context_new(as, &ctx);              in the task's own sentry thread
  *	for (;;) { platform_switch(ctx, &regs, &stop); ... }
  *	platform_context_free(ctx);                  in the same thread
- *	platform_as_put(as);                         gives the stub up
+ *	platform_as_put(as);                         kills and reaps the stub
  *
  * Trust. Nothing that a stub can write is believed: registers are checked,
  * and as_unmap/as_protect return only on the kernel's evidence that the change
@@ -67,9 +67,6 @@ int platform_start(struct platform *p);
 /* Kills and reaps the zygote and every stub. */
 void platform_free(struct platform *p);
 enum platform_kind platform_kind_of(const struct platform *p);
-/* True: a context is its maker's, who alone may switch or free it (ptrace). False: it is its
- * user's, one thread at a time. */
-bool platform_contexts_bound(const struct platform *p);
 const char *platform_name(enum platform_kind kind);
 /* -EINVAL for an unknown name. */
 int platform_kind_parse(const char *name, enum platform_kind *ret);
@@ -93,12 +90,14 @@ void platform_get_vdso(const struct platform *p, struct platform_vdso *ret);
 /* A new stub with nothing mapped below max (but the vdso). 0, -ENOMEM, -EAGAIN. */
 int platform_as_new(struct platform *p, struct platform_as **ret);
 struct platform_as *platform_as_get(struct platform_as *as);
-/* The last put empties the stub for another as_new or kills and reaps it; this may take a while. */
+/* The last put kills the stub, waits until it is reaped, frees. */
 void platform_as_put(struct platform_as *as);
 
 /*
  * Map [addr, addr+len) of the guest to `file` at `offset`, with PROT_* prot,
  * replacing what was there. `populate` asks for the page tables to be filled.
+ * Without PROT_WRITE, the guest cannot make it writable by itself; with it, it
+ * can, whatever platform_as_protect says later: to take that away, map or unmap.
  * 0; -ENOMEM when the host refuses (map count: the caller drops others and
  * retries); -ESRCH when the stub is dead (harmless: the guest is being killed).
  */
@@ -119,8 +118,21 @@ struct platform_op {
 	u64 offset;
 	int prot;
 	bool populate;
+	/* MAP: the guest may write there for as long as this mapping lives. Implied by PROT_WRITE.
+	 */
+	bool writable;
 };
 int platform_as_batch(struct platform_as *as, const struct platform_op *ops, size_t count);
+/*
+ * Leaves an UNMAP or PROTECT to the calling thread's guest thread, which does it before its next
+ * instruction (an honest one does; the caller must be safe if it never happens: no page changes
+ * hands on the strength of this). Calls after it to platform_as_batch & co. by the same thread find
+ * it done. If the host refuses it, the range ends up unmapped. 0; -EOPNOTSUPP, -ENOSPC: use
+ * platform_as_batch.
+ */
+int platform_as_defer(struct platform_as *as, const struct platform_op *op);
+/* True when the caller's guest thread is the only one of as. */
+bool platform_as_alone(struct platform_as *as);
 /* True when the stub died without our asking (killed by host OOM, filter violation, ...). */
 bool platform_as_dead(struct platform_as *as);
 /* Kills the stub, for when its mappings cannot be brought into a known state. Its guest has no
@@ -130,8 +142,8 @@ void platform_as_kill(struct platform_as *as);
 /* ---- contexts ---- */
 
 /*
- * Makes a guest thread in as. Where platform_contexts_bound, called by the sentry
- * thread that will own the context (the ptracer is a thread).
+ * Makes a guest thread in as. Called by the sentry thread that will own the
+ * context (the ptracer is a thread); only that thread may switch or free it.
  * 0, -ENOMEM, -EAGAIN, -ESRCH (dead stub).
  */
 int platform_context_new(struct platform_as *as, struct platform_context **ret);
@@ -176,6 +188,9 @@ void platform_context_interrupt(struct platform_context *ctx);
  * xstate_bv within what the host supports). 0 or -ESRCH.
  */
 size_t platform_xstate_size(const struct platform *p);
+#define PLATFORM_XSTATE_MAX (16 * 1024) /* no host has more */
+/* The components that such an area holds (XCR0 without those that a program must ask for). */
+u64 platform_xstate_features(const struct platform *p);
 int platform_get_xstate(struct platform_context *ctx, void *buf, size_t size);
 int platform_set_xstate(struct platform_context *ctx, const void *buf, size_t size);
 /* The state after exec: x87 and SSE defaults, the rest init. */

@@ -74,7 +74,7 @@ static void plan_move(struct stub_boot *boot, struct platform_vdso *vdso)
 
 static int zygote_spawn(struct platform *p, const struct platform_config *config)
 {
-	int fds[STUB_FD_FILES + PLATFORM_MAX_FILES], sock[2], image, ret;
+	int fds[STUB_FD_END], sock[2], image, ret;
 
 	image = host_image_memfd("stub", stub_image_zygote,
 				 (size_t)(stub_image_zygote_end - stub_image_zygote));
@@ -85,12 +85,21 @@ static int zygote_spawn(struct platform *p, const struct platform_config *config
 		host_mem_close(image);
 		return ret;
 	}
+	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+		fds[i] = -1;
 	fds[STUB_FD_SOCKET] = sock[1];
-	fds[STUB_FD_DONE] = -1;
 	fds[STUB_FD_CONTROL] = p->control.fd;
-	for (int i = 0; i < config->file_count; i++)
+	ret = 0;
+	for (int i = 0; i < config->file_count && ret >= 0; i++) {
 		fds[STUB_FD_FILES + i] = config->files[i]->host_fd;
-	ret = host_spawn_image(image, fds, (size_t)(STUB_FD_FILES + config->file_count));
+		ret = host_mem_open_read_only(config->files[i]->host_fd);
+		fds[STUB_FD_FILES_READ + i] = ret;
+	}
+	if (ret >= 0)
+		ret = host_spawn_image(image, fds, ARRAY_SIZE(fds));
+	for (int i = 0; i < config->file_count; i++)
+		if (fds[STUB_FD_FILES_READ + i] >= 0)
+			host_mem_close(fds[STUB_FD_FILES_READ + i]);
 	host_mem_close(image);
 	host_mem_close(sock[1]);
 	if (ret < 0) {
@@ -227,15 +236,9 @@ static struct platform_as *find_space(struct platform *p, u64 pid)
 	struct platform_as *as;
 
 	MUTEX_GUARD(&p->lock);
-	list_for_each (as, &p->spaces, node) {
-		if ((u64)as->pid != pid)
-			continue;
-		if (refs_tryget(&as->refs))
-			return as;
-		/* In the pool: whoever takes it looks. Or on its way out. */
-		atomic_store(&as->dead, true);
-		break;
-	}
+	list_for_each (as, &p->spaces, node)
+		if ((u64)as->pid == pid)
+			return refs_tryget(&as->refs) ? as : NULL;
 	return NULL;
 }
 
@@ -265,26 +268,6 @@ static void *reaper_main(void *arg)
 	}
 }
 
-static int watch(struct platform *p, struct platform_as *as)
-{
-	return host_epoll_add(p->reaper_epoll, as->pidfd, EPOLLIN | EPOLLONESHOT, (u64)as->pid);
-}
-
-/* Those from before the reaper. */
-static int add_spaces(struct platform *p)
-{
-	struct platform_as *as;
-	int ret;
-
-	MUTEX_GUARD(&p->lock);
-	list_for_each (as, &p->spaces, node) {
-		ret = watch(p, as);
-		if (ret < 0)
-			return ret;
-	}
-	return 0;
-}
-
 int reaper_start(struct platform *p)
 {
 	sigset_t all, old;
@@ -302,8 +285,6 @@ int reaper_start(struct platform *p)
 	if (ret == 0)
 		ret = host_epoll_add(p->reaper_epoll, p->zygote_pidfd, EPOLLIN | EPOLLONESHOT,
 				     (u64)p->zygote_pid);
-	if (ret == 0)
-		ret = add_spaces(p);
 	if (ret < 0)
 		goto fail;
 	sigfillset(&all);
@@ -343,7 +324,7 @@ int reaper_add(struct platform *p, struct platform_as *as)
 	}
 	if (!p->reaper_started)
 		return 0;
-	return watch(p, as);
+	return host_epoll_add(p->reaper_epoll, as->pidfd, EPOLLIN | EPOLLONESHOT, (u64)as->pid);
 }
 
 void reaper_remove(struct platform *p, struct platform_as *as)

@@ -347,19 +347,13 @@ static bool wait_turn(struct platform_context *ctx)
 	}
 }
 
-static void seccomp_run(struct platform_context *ctx, struct user_regs_struct *regs,
-			struct platform_stop *stop)
+/* Gives the stub its turn and waits for ours. False: the stub is gone. */
+static bool take_turns(struct platform_context *ctx)
 {
 	struct platform *p = ctx->platform;
-	bool spinning, there;
-	u64 now;
+	bool spinning = may_spin(ctx), there;
 	u32 old;
 
-	now = host_clock_ns(CLOCK_MONOTONIC);
-	if (ctx->last_stop_ns)
-		ctx->handle_ns = (ctx->handle_ns * 3 + MIN(now - ctx->last_stop_ns, 1000000)) / 4;
-	regs_to_frame(ctx, regs);
-	spinning = may_spin(ctx);
 	atomic_fetch_add_explicit(&p->running, 1, memory_order_relaxed);
 	ctx->shared->spin = spinning && ctx->handle_ns < SPIN_NS ? STUB_SPIN_ROUNDS : 0;
 	old = atomic_exchange(&ctx->shared->word, TURN_STUB);
@@ -373,6 +367,21 @@ static void seccomp_run(struct platform_context *ctx, struct user_regs_struct *r
 	else
 		there = wait_turn(ctx);
 	atomic_fetch_sub_explicit(&p->running, 1, memory_order_relaxed);
+	return there;
+}
+
+static void seccomp_run(struct platform_context *ctx, struct user_regs_struct *regs,
+			struct platform_stop *stop)
+{
+	u64 now = host_clock_ns(CLOCK_MONOTONIC);
+	bool there;
+
+	if (ctx->last_stop_ns)
+		ctx->handle_ns = (ctx->handle_ns * 3 + MIN(now - ctx->last_stop_ns, 1000000)) / 4;
+	regs_to_frame(ctx, regs);
+	do
+		there = take_turns(ctx);
+	while (there && !context_settle_deferred(ctx));
 	if (!there) {
 		as_kill_nowait(ctx->as);
 		stop->reason = PLATFORM_STOP_DEAD;

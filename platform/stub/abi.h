@@ -12,6 +12,9 @@
  *	STUB_SLOTS	one slot per guest thread, read-write, shared with the sentry:
  *			a context page and the thread's alternate signal stack
  *
+ * Below STUB_AREA a guest thread may itself run munmap and mprotect: what it may not write is
+ * mapped through a read-only descriptor, and memory of others is not mapped at all.
+ *
  * The control file is an array of slots of STUB_SLOT_SIZE, all of them mapped
  * read-write in the sentry. What the stub may not change it maps read-only.
  *
@@ -41,7 +44,10 @@
 #define STUB_FD_SOCKET 0 /* zygote only */
 #define STUB_FD_DONE 1	 /* stubs only: eventfd, completion of commands */
 #define STUB_FD_CONTROL 2
-#define STUB_FD_FILES 3 /* + memfile.stub_slot */
+#define STUB_FD_FILES 3 /* + memfile.stub_slot: read-write */
+#define STUB_FD_FILES_READ                                                                         \
+	7 /* the same files, opened read-only: no mprotect makes these writable */
+#define STUB_FD_END 11
 
 /* The start of the text: struct stub_header. */
 #define STUB_MAGIC 0x62757473696e696d
@@ -79,8 +85,19 @@
 #define CTX_UC 0x04   /* u32, offset of the ucontext in the slot */
 #define CTX_FS 0x08
 #define CTX_GS 0x10
-#define CTX_CPU 0x18  /* u32: where the stub thread stopped */
-#define CTX_SPIN 0x1c /* u32: rounds that the stub may spin before it sleeps */
+#define CTX_CPU 0x18	  /* u32: where the stub thread stopped */
+#define CTX_SPIN 0x1c	  /* u32: rounds that the stub may spin before it sleeps */
+#define CTX_DEFERRED 0x20 /* u32: calls that wait in CTX_DEFERRED_OPS; the stub counts it down */
+#define CTX_DEFERRED_OPS 0x800
+#define CTX_DEFERRED_OP_SIZE 0x20
+#define CTX_DEFERRED_MAX 8
+
+/*
+ * Bounds of a munmap or mprotect by a guest thread: address below the one, length below the other,
+ * so that no sum of both reaches STUB_AREA.
+ */
+#define STUB_DEFER_LEN 0x40000000
+#define STUB_DEFER_END (STUB_AREA - STUB_DEFER_LEN)
 
 #define TURN_GONE 0 /* the thread has exited (CLONE_CHILD_CLEARTID) */
 #define TURN_STUB 1
@@ -161,6 +178,12 @@ struct stub_ctx {
 	uint64_t fs, gs;
 	uint32_t cpu;
 	uint32_t spin;
+	uint32_t deferred;
+};
+
+/* A call that a guest thread makes on its way back to guest code, at CTX_DEFERRED_OPS. */
+struct stub_deferred {
+	uint64_t nr, addr, len, prot;
 };
 
 /* The sentry's first message to the zygote: [vvar*] and [vdso] as the kernel placed them. */
@@ -194,6 +217,8 @@ _Static_assert(sizeof(struct stub_op) == CMD_OP_SIZE, "abi");
 _Static_assert(sizeof(struct stub_cmd) <= STUB_SLOT_SIZE, "abi");
 _Static_assert(offsetof(struct stub_ctx, fs) == CTX_FS, "abi");
 _Static_assert(offsetof(struct stub_ctx, spin) == CTX_SPIN, "abi");
+_Static_assert(offsetof(struct stub_ctx, deferred) == CTX_DEFERRED, "abi");
+_Static_assert(sizeof(struct stub_deferred) == CTX_DEFERRED_OP_SIZE, "abi");
 #endif
 
 #endif

@@ -166,6 +166,18 @@ static void die_with_sentry(const struct stub_config *config)
 		die(6);
 }
 
+/*
+ * The zero pages that stubs map are private, so a guest thread's mprotect could make them writable,
+ * and their copies would be nobody's memory. The host refuses that beyond RLIMIT_DATA.
+ */
+static void limit_private_memory(void)
+{
+	static const uint64_t none[2] = { 0, 0 };
+
+	if (call(__NR_setrlimit, 2 /* RLIMIT_DATA */, none, 0) < 0)
+		die(12);
+}
+
 static void confine(const struct stub_prog *prog)
 {
 	if (call(__NR_seccomp, 1 /* SECCOMP_SET_MODE_FILTER */, 0, prog) != 0)
@@ -207,6 +219,7 @@ _Noreturn void zygote_main(void)
 	set_signals(config);
 	if (!config->ptrace)
 		call(__NR_prctl, PR_SET_DUMPABLE, 0, 0);
+	limit_private_memory();
 	confine(&config->zygote);
 	reply(0);
 	for (;;) {

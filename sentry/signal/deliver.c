@@ -296,6 +296,8 @@ bool signal_deliver(struct task *t)
 			return false;
 		if (sig > 0) {
 			run_handler(t, sig, &info, &act);
+			if (!atomic_load(&t->sig_pending))
+				return true;
 			continue;
 		}
 		restart_without_handler(t);

@@ -122,6 +122,53 @@ ATTACK(write_after_munmap)
 	attackers(give_munmap);
 }
 
+/* The mprotect that munmap leaves to the guest is undone by the writer, or never made. */
+static void *undo(void *arg)
+{
+	while (!*over)
+		stub_call(SYS_mprotect, (uint64_t)place, SIZE, PROT_READ | PROT_WRITE);
+	return NULL;
+}
+
+static void give_munmap_undone(void)
+{
+	static pthread_t t;
+
+	if (!t)
+		pthread_create(&t, NULL, undo, NULL);
+	give_munmap();
+}
+ATTACK(write_after_munmap_undone)
+{
+	attackers(give_munmap_undone);
+}
+
+static void *refuse(void *arg)
+{
+	while (!*over)
+		for (uint64_t s = 0; s < 4; s++)
+			CATCH(*(volatile uint32_t *)(STUB_SLOTS + s * STUB_SLOT_SIZE + 0x20) = 0;);
+	return NULL;
+}
+
+static void give_munmap_refused(void)
+{
+	static pthread_t t;
+
+	if (!t)
+		pthread_create(&t, NULL, refuse, NULL);
+	for (int i = 0; i < 100; i++)
+		give_munmap();
+	/* More than is kept: it is freed. */
+	munmap(mmap(NULL, 128UL << 20, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0),
+	       128UL << 20);
+}
+ATTACK(write_after_munmap_refused)
+{
+	attackers(give_munmap_refused);
+}
+
 static void give_dontneed(void)
 {
 	map_here(MAP_PRIVATE | MAP_ANONYMOUS, -1);

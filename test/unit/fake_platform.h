@@ -28,6 +28,7 @@ struct fake_page {
 	struct memfile *file;
 	u64 offset;
 	int prot;
+	bool writable;
 };
 
 struct platform_as {
@@ -41,6 +42,9 @@ static struct {
 	size_t as_count, maps, unmaps, protects;
 	unsigned fail_map_every; /* inject -ENOMEM into every nth map, 0 never */
 	unsigned fail_unmap_every;
+	unsigned refuse_defer_every;
+	bool ignore_deferred; /* a hostile guest */
+	bool threads;
 } fake;
 
 static struct fake_page **fake_slot(struct platform_as *as, u64 page)
@@ -120,7 +124,7 @@ static bool fake_fails(unsigned every)
 }
 
 static int fake_map(struct platform_as *as, u64 addr, u64 len, struct memfile *file, u64 offset,
-		    int prot)
+		    int prot, bool writable)
 {
 	if (addr < FAKE_MIN || len > FAKE_MAX || addr + len > FAKE_MAX ||
 	    (addr | len) % PAGE_SIZE || !len || (prot & ~7) || !prot)
@@ -135,7 +139,7 @@ static int fake_map(struct platform_as *as, u64 addr, u64 len, struct memfile *f
 	for (u64 a = addr; a < addr + len; a += PAGE_SIZE) {
 		struct fake_page **at = fake_slot(as, a), *p = malloc(sizeof(*p));
 
-		*p = (struct fake_page){ *at, a, file, offset + (a - addr), prot };
+		*p = (struct fake_page){ *at, a, file, offset + (a - addr), prot, writable };
 		*at = p;
 		as->count++;
 	}
@@ -146,14 +150,14 @@ static int fake_map(struct platform_as *as, u64 addr, u64 len, struct memfile *f
 int platform_as_map(struct platform_as *as, u64 addr, u64 len, struct memfile *file, u64 offset,
 		    int prot, bool populate)
 {
-	return fake_map(as, addr, len, file, offset, prot);
+	return fake_map(as, addr, len, file, offset, prot, prot & PROT_WRITE);
 }
 
 int platform_as_map_zero(struct platform_as *as, u64 addr, u64 len, int prot)
 {
 	if (prot & PROT_WRITE)
 		abort();
-	return fake_map(as, addr, len, NULL, 0, prot);
+	return fake_map(as, addr, len, NULL, 0, prot, false);
 }
 
 int platform_as_unmap(struct platform_as *as, u64 addr, u64 len)
@@ -183,7 +187,7 @@ int platform_as_protect(struct platform_as *as, u64 addr, u64 len, int prot)
 	for (u64 a = addr; a < addr + len && err == 0; a += PAGE_SIZE) {
 		struct fake_page *p = *fake_slot(as, a);
 
-		if (!p)
+		if (!p || (prot & PROT_WRITE && !p->writable))
 			abort(); /* mm's picture of the stub is wrong */
 		p->prot = prot;
 	}
@@ -200,8 +204,8 @@ int platform_as_batch(struct platform_as *as, const struct platform_op *ops, siz
 
 		switch (o->kind) {
 		case PLATFORM_OP_MAP:
-			err = platform_as_map(as, o->addr, o->len, o->file, o->offset, o->prot,
-					      false);
+			err = fake_map(as, o->addr, o->len, o->file, o->offset, o->prot,
+				       o->writable || o->prot & PROT_WRITE);
 			break;
 		case PLATFORM_OP_MAP_ZERO:
 			err = platform_as_map_zero(as, o->addr, o->len, o->prot);
@@ -213,6 +217,19 @@ int platform_as_batch(struct platform_as *as, const struct platform_op *ops, siz
 		}
 	}
 	return err;
+}
+
+/* As an honest guest does, before its next access. */
+int platform_as_defer(struct platform_as *as, const struct platform_op *op)
+{
+	if (fake_fails(fake.refuse_defer_every))
+		return -ENOSPC;
+	return fake.ignore_deferred ? 0 : platform_as_batch(as, op, 1);
+}
+
+bool platform_as_alone(struct platform_as *as)
+{
+	return !fake.threads;
 }
 
 /* Within one page. 0, or the signal | si_code << 8. */

@@ -211,8 +211,9 @@ static void test_faults(void **state)
 	expect_fault(&g, addr, true, false);
 	assert_int_equal(g.stop.si_code, SEGV_ACCERR);
 	/* Read-only, then writable: as copy-on-write does. */
-	assert_int_equal(
-		platform_as_map(g.as, addr, 4096, &file, DATA_OFF + 0x20000, PROT_READ, false), 0);
+	struct platform_op readable = { PLATFORM_OP_MAP,    addr,      4096,  &file,
+					DATA_OFF + 0x20000, PROT_READ, false, true };
+	assert_int_equal(platform_as_batch(g.as, &readable, 1), 0);
 	expect_fault(&g, addr, true, false);
 	assert_int_equal(platform_as_protect(g.as, addr, 4096, PROT_READ | PROT_WRITE), 0);
 	EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
@@ -222,9 +223,9 @@ static void test_faults(void **state)
 	assert_int_equal(g.regs.rip, addr);
 	/* Through a batch. */
 	struct platform_op ops[] = {
-		{ PLATFORM_OP_UNMAP, addr, 4096, NULL, 0, 0, false },
-		{ PLATFORM_OP_MAP, addr + 4096, 4096, &file, DATA_OFF, PROT_READ, true },
-		{ PLATFORM_OP_PROTECT, addr + 4096, 4096, NULL, 0, PROT_NONE, false },
+		{ PLATFORM_OP_UNMAP, addr, 4096, NULL, 0, 0, false, false },
+		{ PLATFORM_OP_MAP, addr + 4096, 4096, &file, DATA_OFF, PROT_READ, true, false },
+		{ PLATFORM_OP_PROTECT, addr + 4096, 4096, NULL, 0, PROT_NONE, false, false },
 	};
 	assert_int_equal(platform_as_batch(g.as, ops, 3), 0);
 	g.regs.rip = CODE;
@@ -243,6 +244,83 @@ static void test_faults(void **state)
 	assert_int_equal(platform_as_unmap(g.as, 4096, STUB_AREA - 4096), 0);
 	guest_map(g.as);
 	expect_fault(&g, addr + 4096, false, false);
+	guest_free(&g);
+}
+
+GUEST(g_touch, "mov (%rdi),%al; movb $7,(%rdi); syscall");
+
+static int defer(struct guest *g, int kind, u64 addr, u64 len, int prot)
+{
+	struct platform_op op = { .kind = kind, .addr = addr, .len = len, .prot = prot };
+
+	return platform_as_defer(g->as, &op);
+}
+
+static void expect_fault_code(struct guest *g, u64 addr, bool write, int code)
+{
+	g->regs.rip = CODE;
+	expect_fault(g, addr, write, false);
+	assert_int_equal(g->stop.si_code, code);
+}
+
+static void expect_access(struct guest *g)
+{
+	g->regs.rip = CODE;
+	EXPECT_STOP(g, PLATFORM_STOP_SYSCALL);
+}
+
+/* What a guest thread does itself on its way back. */
+static void test_deferred(void **state)
+{
+	struct guest g;
+	u64 addr = 0x30000000;
+	int rw = PROT_READ | PROT_WRITE;
+
+	guest_new(&g, g_touch, g_touch_end);
+	g.regs.rdi = addr;
+	assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, addr, 4096, 0), -EOPNOTSUPP);
+	expect_fault_code(&g, addr, false, SEGV_MAPERR);
+	assert_true(platform_as_alone(g.as));
+	if (plat->kind == PLATFORM_PTRACE) {
+		assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, addr, 4096, 0), -EOPNOTSUPP);
+		guest_free(&g);
+		return;
+	}
+	assert_int_equal(platform_as_map(g.as, addr, 8192, &file, DATA_OFF, rw, false), 0);
+	assert_int_equal(defer(&g, PLATFORM_OP_PROTECT, addr, 4096, PROT_NONE), 0);
+	expect_fault_code(&g, addr, false, SEGV_ACCERR);
+	assert_int_equal(defer(&g, PLATFORM_OP_PROTECT, addr, 4096, PROT_READ), 0);
+	expect_fault_code(&g, addr, true, SEGV_ACCERR);
+	for (int i = 0; i < CTX_DEFERRED_MAX; i++)
+		assert_int_equal(defer(&g, PLATFORM_OP_PROTECT, addr, 4096, i & 1 ? rw : PROT_NONE),
+				 0);
+	assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, addr, 4096, 0), -ENOSPC);
+	expect_access(&g);
+	assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, addr, 4096, 0), 0);
+	expect_fault_code(&g, addr, false, SEGV_MAPERR);
+	/* The mapper does first what has been deferred. */
+	assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, addr, 8192, 0), 0);
+	assert_int_equal(platform_as_map(g.as, addr, 4096, &file, DATA_OFF, rw, false), 0);
+	expect_access(&g);
+	/* What fails ends up unmapped: no memory there ... */
+	assert_int_equal(defer(&g, PLATFORM_OP_PROTECT, addr, 8192, rw), 0);
+	expect_fault_code(&g, addr, false, SEGV_MAPERR);
+	/* ... a mapping that may never be written, in the middle of a list ... */
+	assert_int_equal(platform_as_map(g.as, addr, 4096, &file, DATA_OFF, PROT_READ, false), 0);
+	assert_int_equal(platform_as_map(g.as, addr + 8192, 4096, &file, DATA_OFF, rw, false), 0);
+	assert_int_equal(defer(&g, PLATFORM_OP_PROTECT, addr, 4096, rw), 0);
+	assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, addr + 8192, 4096, 0), 0);
+	expect_fault_code(&g, addr, false, SEGV_MAPERR);
+	g.regs.rdi = addr + 8192;
+	expect_fault_code(&g, addr + 8192, false, SEGV_MAPERR);
+	/* ... the zero page: copies of it would be nobody's memory. */
+	g.regs.rdi = addr;
+	assert_int_equal(platform_as_map_zero(g.as, addr, 16 << 20, PROT_READ), 0);
+	assert_int_equal(defer(&g, PLATFORM_OP_PROTECT, addr, 16 << 20, rw), 0);
+	expect_fault_code(&g, addr, false, SEGV_MAPERR);
+	/* Out of bounds for a guest thread. */
+	assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, addr, STUB_DEFER_LEN, 0), -EOPNOTSUPP);
+	assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, STUB_DEFER_END, 4096, 0), -EOPNOTSUPP);
 	guest_free(&g);
 }
 
@@ -480,154 +558,6 @@ static void test_two_threads_unmap(void **state)
 	guest_free(&g);
 }
 
-/* ---- reuse of stubs and threads ---- */
-
-GUEST(g_dirty, "mov %rdi,%rax; mov %rax,0x800(%rsi); mov %rax,0x4000(%rsi); mov %rax,0x7ff8(%rsi)\n"
-	       "movq %rax,%xmm5; mov $500,%eax; syscall");
-GUEST(g_look,
-      "mov 0x800(%rsi),%rbx; mov 0x4000(%rsi),%r12; mov 0x7ff8(%rsi),%r13; movq %xmm5,%r14\n"
-      "mov $500,%eax; syscall");
-
-/* The next guest of a stub finds nothing of the former one, and its time is not its own. */
-static void test_reuse(void **state)
-{
-	bool reused = plat->kind == PLATFORM_SECCOMP;
-	u64 mark = 0xfeedfacecafebeef, before;
-	struct guest g;
-	int pid, tid;
-
-	for (int i = 0; i < 20; i++) {
-		guest_new(&g, g_dirty, g_dirty_end);
-		pid = g.as->pid;
-		tid = g.ctx->tid;
-		g.regs.rdi = mark;
-		g.regs.rsi = STUB_SLOTS + (g.ctx->local_slot ^ 1) * STUB_SLOT_SIZE;
-		g.regs.fs_base = g.regs.gs_base = DATA;
-		g.regs.eflags |= 0x400; /* DF */
-		if (reused) {
-			struct platform_context *second;
-
-			assert_int_equal(platform_context_new(g.as, &second), 0);
-			EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
-			platform_context_free(second);
-		}
-		guest_free(&g);
-		guest_new(&g, g_look, g_look_end);
-		assert_int_equal(g.as->pid == pid, reused);
-		assert_int_not_equal(g.ctx->tid, tid);
-		before = platform_context_cpu_ns(g.ctx);
-		assert_true(before < NSEC_PER_SEC / 100);
-		g.regs.rsi = STUB_SLOTS + (g.ctx->local_slot ^ 1) * STUB_SLOT_SIZE;
-		if (reused) {
-			EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
-			assert_int_equal(g.regs.rbx | g.regs.r12 | g.regs.r13 | g.regs.r14, 0);
-			assert_int_equal(g.regs.eflags & 0x400, 0);
-			assert_int_equal(g.regs.fs_base | g.regs.gs_base, 0);
-		}
-		/* Nothing is mapped but what is asked for. */
-		assert_int_equal(platform_as_unmap(g.as, DATA, 0x10000), 0);
-		guest_load(g_fault, g_fault_end);
-		g.regs.rip = CODE;
-		g.regs.rdi = DATA;
-		expect_fault(&g, DATA, false, false);
-		assert_int_equal(g.stop.si_code, SEGV_MAPERR);
-		guest_free(&g);
-	}
-}
-
-/* As another guest thread could do: gives ctx's thread its turn, at code that never stops. */
-static void hijack(struct platform_context *ctx, u64 rip)
-{
-	ucontext_t *f = (ucontext_t *)(ctx->mem + ctx->uc);
-
-	f->uc_mcontext.gregs[REG_RIP] = (greg_t)rip;
-	atomic_store(&ctx->shared->word, TURN_STUB);
-	syscall(SYS_futex, &ctx->shared->word, 1 /* FUTEX_WAKE */, 1);
-}
-
-static long kill_thread(int pid, int tid, int sig)
-{
-	return syscall(SYS_tgkill, pid, tid, sig);
-}
-
-GUEST(g_spin, "mov $500,%eax; syscall; 1: incq (%rdi); jmp 1b");
-
-/* A parked thread that runs all the same: it is the next context's, or ends the stub. */
-static void test_hostile_parked(void **state)
-{
-	volatile u64 *counter = (u64 *)(file_mem + DATA_OFF);
-	struct platform_context *second, *third;
-	struct guest g;
-	u64 rip, v;
-	int pid, tid;
-
-	if (plat->kind == PLATFORM_PTRACE)
-		return; /* threads are not kept there */
-	for (int round = 0; round < 2; round++) {
-		guest_new(&g, g_spin, g_spin_end);
-		pid = g.as->pid;
-		g.regs.rdi = DATA;
-		assert_int_equal(platform_context_new(g.as, &second), 0);
-		platform_context_free(g.ctx);
-		g.ctx = second;
-		EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
-		rip = g.regs.rip;
-		tid = second->tid;
-		assert_int_equal(platform_context_new(g.as, &third), 0);
-		g.ctx = third;
-		platform_context_free(second);
-		hijack(second, rip);
-		v = *counter;
-		while (*counter == v)
-			sched_yield();
-		if (round == 0) {
-			/* It can be interrupted, and does then what its owner says. */
-			platform_context_free(third);
-			assert_int_equal(platform_context_new(g.as, &third), 0);
-			assert_int_equal(platform_context_new(g.as, &g.ctx), 0);
-			assert_int_equal(g.ctx->tid, tid);
-			assert_int_equal(kill_thread(pid, tid, STUB_INTERRUPT_SIGNAL), 0);
-			while ((atomic_load(&g.ctx->shared->word) & TURN_MASK) != TURN_SENTRY)
-				sched_yield();
-			g.regs.rip = CODE;
-			EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
-			platform_context_free(third);
-		}
-		guest_free(&g);
-		v = *counter;
-		for (int i = 0; i < 1000; i++)
-			assert_int_equal(*counter, v);
-		if (round == 1) {
-			assert_int_equal(kill(pid, 0), -1); /* it was reaped, not kept */
-			guest_new(&g, g_spin, g_spin_end);
-			assert_int_not_equal(g.as->pid, pid);
-			guest_free(&g);
-		}
-	}
-}
-
-/* A stub that dies in the pool is dead, and known to be before long. */
-static void test_death_in_pool(void **state)
-{
-	struct platform_as *as;
-	struct guest g;
-	int pid, ret;
-
-	for (int i = 0; i < 20; i++) {
-		guest_new(&g, g_syscall, g_syscall_end);
-		pid = g.as->pid;
-		guest_free(&g);
-		kill(pid, SIGKILL);
-		do {
-			assert_int_equal(platform_as_new(plat, &as), 0);
-			ret = platform_as_map(as, DATA, 4096, &file, DATA_OFF, PROT_READ, false);
-			assert_true(ret == 0 || ret == -ESRCH);
-			assert_true(ret == 0 || platform_as_dead(as));
-			platform_as_put(as);
-		} while (ret < 0);
-	}
-}
-
 static void test_many(void **state)
 {
 	struct guest g[20];
@@ -834,6 +764,8 @@ static void test_jump_everywhere(void **state)
 		{ SYS_mmap, 0x60000000, 0x10000, 7, MAP_FIXED | MAP_SHARED, STUB_FD_FILES, 0 },
 		{ SYS_write, STUB_FD_DONE, STUB_TEXT, 8, 0, 0, 0 },
 		{ SYS_mprotect, CODE, 0x1000, 7, 0, 0, 0 },
+		{ SYS_mprotect, STUB_TEXT, 0x1000, 7, 0, 0, 0 },
+		{ SYS_munmap, STUB_AREA - 0x1000, 0x10000, 0, 0, 0, 0 },
 	};
 	u64 mark = 0;
 
@@ -1129,10 +1061,9 @@ static void bench(void **state)
 
 #define CASES(suffix)                                                                              \
 	cmocka_unit_test(test_syscall), cmocka_unit_test(test_faults),                             \
-		cmocka_unit_test(test_exceptions), cmocka_unit_test(test_bases),                   \
-		cmocka_unit_test(test_vector), cmocka_unit_test(test_interrupt),                   \
-		cmocka_unit_test(test_two_threads_unmap), cmocka_unit_test(test_reuse),            \
-		cmocka_unit_test(test_hostile_parked), cmocka_unit_test(test_death_in_pool),       \
+		cmocka_unit_test(test_deferred), cmocka_unit_test(test_exceptions),                \
+		cmocka_unit_test(test_bases), cmocka_unit_test(test_vector),                       \
+		cmocka_unit_test(test_interrupt), cmocka_unit_test(test_two_threads_unmap),        \
 		cmocka_unit_test(test_many), cmocka_unit_test(test_death),                         \
 		cmocka_unit_test(test_other_entries), cmocka_unit_test(test_parallel),             \
 		cmocka_unit_test(test_jump_everywhere), cmocka_unit_test(test_no_mapping),         \

@@ -14,7 +14,7 @@
 
 static struct model {
 	bool present, owned, cow;
-	u8 host_prot;
+	u8 host_prot, host_map;
 	u64 offset;
 } model[N];
 static struct memfile file;
@@ -33,7 +33,7 @@ static void check(const struct pma_set *s)
 		assert_ptr_equal(pma_prev(p), prev);
 		assert_true(!prev || prev->end <= p->start);
 		count++;
-		mapped += p->host_prot != 0;
+		mapped += p->host_map != PMA_UNMAPPED;
 	}
 	assert_int_equal(count, s->count);
 	assert_int_equal(mapped, s->mapped);
@@ -46,6 +46,7 @@ static void check(const struct pma_set *s)
 		assert_int_equal(p->owned, model[i].owned);
 		assert_int_equal(p->cow, model[i].cow);
 		assert_int_equal(p->host_prot, model[i].host_prot);
+		assert_int_equal(p->host_map, model[i].host_map);
 	}
 }
 
@@ -90,8 +91,10 @@ static void test_random(void **state)
 			p = pma_set_merge(&s, pma_set_add(&s, &value));
 			assert_true(p->start <= value.start && p->end >= value.end);
 			for (u64 i = first; i < end; i++)
-				model[i] = (struct model){ true, true, value.cow, 0,
-							   value.offset + (i - first) * PAGE_SIZE };
+				model[i] = (struct model){
+					true, true, value.cow,
+					0,    0,    value.offset + (i - first) * PAGE_SIZE
+				};
 			break;
 		}
 		case 2:
@@ -104,9 +107,11 @@ static void test_random(void **state)
 			p = pma_set_isolate(&s, p, first * PAGE_SIZE, end * PAGE_SIZE);
 			assert_int_equal(p->start, first * PAGE_SIZE);
 			assert_int_equal(p->end, end * PAGE_SIZE);
-			pma_set_host_prot(&s, p, (u8)rnd(4));
-			for (u64 i = first; i < end; i++)
+			pma_set_host(&s, p, (enum pma_map)rnd(3), (u8)rnd(4));
+			for (u64 i = first; i < end; i++) {
 				model[i].host_prot = p->host_prot;
+				model[i].host_map = p->host_map;
+			}
 			pma_set_merge(&s, p);
 			break;
 		}

@@ -12,7 +12,6 @@
 #include "sentry/kernel/kernel.h"
 #include "sentry/task/internal.h"
 
-#include <cpuid.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,8 +31,6 @@
 #define FLAG_RF 0x10000ULL
 /* What rt_sigreturn may change: AC RF OF DF TF SF ZF AF PF CF. */
 #define FLAGS_RESTORABLE 0x50dd5ULL
-/* AMX tile state is off unless a program asks for it by arch_prctl, which we do not offer. */
-#define XFEATURES_DYNAMIC (3ULL << 17)
 
 struct k_sigcontext {
 	u64 r8, r9, r10, r11, r12, r13, r14, r15;
@@ -85,20 +82,6 @@ bool signal_on_altstack(struct task *t, u64 sp)
 	return within_altstack(t, sp);
 }
 
-static u64 host_xfeatures(size_t xstate_size)
-{
-	u32 lo, hi, a, b, c, d;
-	u64 all;
-
-	if (xstate_size <= LEGACY_SIZE)
-		return 3;
-	__asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
-	all = (u64)hi << 32 | lo;
-	if (__get_cpuid_count(0xd, 0, &a, &b, &c, &d) && b == xstate_size)
-		return all;
-	return all & ~XFEATURES_DYNAMIC;
-}
-
 /* Components in their initial state may hold anything: a frame shows them as initial. */
 static void xstate_complete(u8 *x, size_t size)
 {
@@ -120,25 +103,31 @@ static void xstate_complete(u8 *x, size_t size)
 	memcpy(x + LEGACY_SIZE, &bv, sizeof(bv));
 }
 
-/* Fills buf with the vector state as a frame holds it; its size there. 0: lost the stub. */
-static size_t xstate_for_frame(struct task *t, u8 *buf, size_t size)
+/* What the vector state takes in a frame. */
+static size_t frame_xstate_space(size_t size)
+{
+	return size > LEGACY_SIZE ? size + sizeof(u32) : size;
+}
+
+/* Fills buf with the vector state as a frame holds it. -ESRCH: lost the stub. */
+static int xstate_for_frame(struct task *t, u8 *buf, size_t size)
 {
 	struct sw_bytes sw;
 	u32 magic2 = XSTATE_MAGIC2;
 
 	if (platform_get_xstate(t->ctx, buf, size) < 0)
-		return 0;
+		return -ESRCH;
 	memset(&sw, 0, sizeof(sw));
 	xstate_complete(buf, size);
 	if (size > LEGACY_SIZE) {
 		sw.magic1 = XSTATE_MAGIC1;
 		sw.extended_size = (u32)size + sizeof(magic2);
-		sw.xfeatures = host_xfeatures(size);
+		sw.xfeatures = platform_xstate_features(t->kernel->platform);
 		sw.xstate_size = (u32)size;
 		memcpy(buf + size, &magic2, sizeof(magic2));
 	}
 	memcpy(buf + SW_BYTES_OFFSET, &sw, sizeof(sw));
-	return size > LEGACY_SIZE ? size + sizeof(magic2) : size;
+	return 0;
 }
 
 static void fill_context(struct task *t, struct k_ucontext *uc, u64 saved_mask,
@@ -217,87 +206,74 @@ static void enter_handler(struct task *t, const struct k_sigaction *act, int sig
 int arch_push_signal_frame(struct task *t, const struct k_sigaction *act, const siginfo_t *info,
 			   u64 saved_mask, const struct signal_frame_info *fault)
 {
-	size_t size = platform_xstate_size(t->kernel->platform), fp_size;
-	struct rt_sigframe frame;
+	size_t size = platform_xstate_size(t->kernel->platform), fp_size = frame_xstate_space(size);
+	u8 image[sizeof(struct rt_sigframe) + 128 + PLATFORM_XSTATE_MAX + sizeof(u32)];
+	struct rt_sigframe *frame = (struct rt_sigframe *)image;
 	u64 sp, fp;
-	u8 *fpbuf;
-	int r = -EFAULT;
 
 	if (!(act->flags & SA_RESTORER))
 		return -EFAULT; /* x86-64 has no other way back */
-	fpbuf = calloc(1, MAX(size, (size_t)LEGACY_SIZE) + sizeof(u32));
-	if (!fpbuf)
+	if (place_frame(t, act, fp_size, &sp, &fp) < 0)
 		return -EFAULT;
-	fp_size = xstate_for_frame(t, fpbuf, size);
-	if (!fp_size || place_frame(t, act, fp_size, &sp, &fp) < 0)
-		goto out;
-	memset(&frame, 0, sizeof(frame));
-	frame.pretcode = act->restorer;
-	fill_context(t, &frame.uc, saved_mask, fault, fp, size > LEGACY_SIZE);
-	frame.info = *info;
-	if (copy_out(t, ua(fp), fpbuf, fp_size) < 0 ||
-	    copy_out(t, ua(sp), &frame, sizeof(frame)) < 0)
-		goto out;
+	ASSERT(fp + fp_size - sp <= sizeof(image));
+	memset(image, 0, fp - sp);
+	if (xstate_for_frame(t, image + (fp - sp), size) < 0)
+		return -EFAULT;
+	frame->pretcode = act->restorer;
+	fill_context(t, &frame->uc, saved_mask, fault, fp, size > LEGACY_SIZE);
+	frame->info = *info;
+	if (copy_out(t, ua(sp), image, fp + fp_size - sp) < 0)
+		return -EFAULT;
 	if (t->altstack.ss_flags & (int)SS_AUTODISARM)
 		t->altstack = (stack_t){ .ss_flags = SS_DISABLE };
 	enter_handler(t, act, info->si_signo, sp);
-	r = 0;
-out:
-	free(fpbuf);
-	return r;
+	return 0;
 }
 
-/* How much of the area at fp is valid XSAVE state: its size, or 512 for the legacy part only. */
-static size_t frame_xstate_size(struct task *t, u64 fp, size_t max, const u8 *legacy)
+/* How much of the `got` bytes in buf is valid XSAVE state: its size, or 512 for the legacy part
+ * only. */
+static size_t frame_xstate_size(const u8 *buf, size_t got, size_t max)
 {
 	struct sw_bytes sw;
 	u32 magic2;
 
-	memcpy(&sw, legacy + SW_BYTES_OFFSET, sizeof(sw));
+	memcpy(&sw, buf + SW_BYTES_OFFSET, sizeof(sw));
 	if (max <= LEGACY_SIZE || sw.magic1 != XSTATE_MAGIC1 ||
 	    sw.xstate_size < LEGACY_SIZE + HEADER_SIZE || sw.xstate_size > max ||
-	    sw.xstate_size > sw.extended_size)
+	    sw.xstate_size > sw.extended_size || got < sw.xstate_size + sizeof(magic2))
 		return LEGACY_SIZE;
-	if (copy_in(t, &magic2, ua(fp + sw.xstate_size), sizeof(magic2)) < 0 ||
-	    magic2 != XSTATE_MAGIC2)
-		return LEGACY_SIZE;
-	return sw.xstate_size;
+	memcpy(&magic2, buf + sw.xstate_size, sizeof(magic2));
+	return magic2 == XSTATE_MAGIC2 ? sw.xstate_size : LEGACY_SIZE;
 }
 
 static int restore_xstate(struct task *t, u64 fp)
 {
 	size_t size = platform_xstate_size(t->kernel->platform), have;
-	u8 *buf = calloc(1, MAX(size, (size_t)LEGACY_SIZE));
+	u8 buf[PLATFORM_XSTATE_MAX + sizeof(u32)];
 	u64 features = 3;
-	int r = 0;
+	ssize_t got;
 
-	if (!buf)
-		return -ENOMEM;
 	if (fp == 0) {
 		platform_init_xstate(buf, size);
-		goto set;
+	} else {
+		got = mm_copy_in_partial(t->mm, buf, ua(fp), frame_xstate_space(size));
+		if (got < LEGACY_SIZE)
+			return -EFAULT;
+		have = frame_xstate_size(buf, (size_t)got, size);
+		if (have > LEGACY_SIZE) {
+			memcpy(&features, buf + LEGACY_SIZE, sizeof(features));
+			features &= platform_xstate_features(t->kernel->platform);
+		}
+		if (have < size)
+			memset(buf + have, 0, size - have);
+		if (size > LEGACY_SIZE) {
+			memset(buf + LEGACY_SIZE, 0, HEADER_SIZE);
+			memcpy(buf + LEGACY_SIZE, &features, sizeof(features));
+		}
+		memset(buf + SW_BYTES_OFFSET, 0, sizeof(struct sw_bytes));
 	}
-	r = copy_in(t, buf, ua(fp), LEGACY_SIZE);
-	if (r < 0)
-		goto out;
-	have = frame_xstate_size(t, fp, size, buf);
-	if (have > LEGACY_SIZE) {
-		r = copy_in(t, buf + LEGACY_SIZE, ua(fp + LEGACY_SIZE), have - LEGACY_SIZE);
-		if (r < 0)
-			goto out;
-		memcpy(&features, buf + LEGACY_SIZE, sizeof(features));
-		features &= host_xfeatures(size);
-	}
-	if (size > LEGACY_SIZE) {
-		memset(buf + LEGACY_SIZE, 0, HEADER_SIZE);
-		memcpy(buf + LEGACY_SIZE, &features, sizeof(features));
-	}
-	memset(buf + SW_BYTES_OFFSET, 0, sizeof(struct sw_bytes));
-set:
 	platform_set_xstate(t->ctx, buf, size); /* a dead stub shows at the next switch */
-out:
-	free(buf);
-	return r;
+	return 0;
 }
 
 static void restore_regs(struct task *t, const struct k_sigcontext *mc)

@@ -331,3 +331,26 @@ int hostile_main(int argc, char **argv, const struct attack *begin, const struct
 	}
 	return argc == 2 && strcmp(argv[1], "list") == 0 ? 0 : 2;
 }
+
+/* mov 0x18(%rbx), %rdx; syscall: see run_deferred in platform/stub/arch/x86_64/mapper.S. */
+static const uint8_t deferred_call[] = { 0x48, 0x8b, 0x53, 0x18, 0x0f, 0x05 };
+
+bool stub_call(uint64_t nr, uint64_t a, uint64_t b, uint64_t c)
+{
+	static _Thread_local uint32_t page[1024];
+	register uint64_t at __asm__("r8") = 0;
+	register uint32_t *slot __asm__("r12") = page;
+	uint8_t *code = NULL;
+
+	catch_setup();
+	CATCH(code = memmem((void *)STUB_AREA, 4096, deferred_call, sizeof(deferred_call)););
+	if (!code)
+		return false;
+	at = (uint64_t)code + 4;
+	page[8] = 1; /* CTX_DEFERRED: after this one it goes to r13 */
+	__asm__ volatile("lea 1f(%%rip), %%r13\n jmp *%[at]\n 1:\n"
+			 : "+a"(nr)
+			 : [at] "r"(at), "r"(slot), "D"(a), "S"(b), "d"(c)
+			 : "rbx", "rcx", "r11", "r13", "memory");
+	return nr == 0;
+}

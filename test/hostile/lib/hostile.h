@@ -75,6 +75,13 @@ int in_child(void (*fn)(void *), void *arg, int limit_ms, bool *ret_late);
 /* The child is gone by SIGKILL within 20 s, or the attack has succeeded in staying. */
 void must_die(pid_t pid);
 
+/*
+ * A system call from the stub's own code, by a jump to where it makes deferred ones. True: it
+ * returned 0. One that fails, or is refused, may end the process: call it in a child. False, too,
+ * when there is no such code in sight (ptrace).
+ */
+bool stub_call(uint64_t nr, uint64_t a, uint64_t b, uint64_t c);
+
 /* Faults in `code` come back: true when it ended by itself. Signals: SEGV BUS ILL FPE TRAP SYS
  * ALRM. */
 extern __thread sigjmp_buf catch_env;

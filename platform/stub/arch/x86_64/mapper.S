@@ -256,7 +256,9 @@ signal_entry:
 	mov $ARCH_GET_GS, %edi
 	lea CTX_GS(%r12), %rsi
 	syscall
-2:	mov $CPUNODE_SELECTOR, %eax
+2:
+hand_over:
+	mov $CPUNODE_SELECTOR, %eax
 	lsl %eax, %eax			/* cpu | node << 12, as in the vdso's getcpu */
 	mov %eax, CTX_CPU(%r12)
 	mov CTX_SPIN(%r12), %r15d	/* before the sentry may change it */
@@ -296,7 +298,10 @@ wait_turn:	/* eax: the word as last seen */
 	mov CTX_WORD(%r12), %eax
 	jmp wait_turn
 take_turn:
-	movabs $STUB_CONFIG, %r14
+	lea 1f(%rip), %r13
+	cmpl $0, CTX_DEFERRED(%r12)
+	jne run_deferred
+1:	movabs $STUB_CONFIG, %r14
 	cmpl $0, CONFIG_FSGSBASE(%r14)
 	je 1f
 	mov CTX_FS(%r12), %rax
@@ -318,6 +323,27 @@ signal_restorer:
 	mov $__NR_rt_sigreturn, %eax
 	syscall
 	hlt
+
+/*
+ * Makes the calls that the sentry left for this thread (platform_as_defer); goes back to r13.
+ * r12: the slot. Changes rax, rbx, rcx, rdx, rdi, rsi, r11. A call that fails stays in
+ * the count, and it is the sentry's turn again.
+ */
+run_deferred:
+	lea CTX_DEFERRED_OPS(%r12), %rbx
+1:	cmpl $0, CTX_DEFERRED(%r12)
+	je 2f
+	mov 0x00(%rbx), %rax
+	mov 0x08(%rbx), %rdi
+	mov 0x10(%rbx), %rsi
+	mov 0x18(%rbx), %rdx
+	syscall
+	test %rax, %rax
+	jnz hand_over
+	add $CTX_DEFERRED_OP_SIZE, %rbx
+	decl CTX_DEFERRED(%r12)
+	jmp 1b
+2:	jmp *%r13
 guest_end:
 
 	.section .rodata
