@@ -9,7 +9,7 @@ static struct {
 	_Atomic long live;
 } classes[MAX_CLASSES];
 
-static void count_class(const char *name, long delta)
+void refs_count_class(const char *name, long delta)
 {
 	for (size_t i = 0; i < MAX_CLASSES; i++) {
 		const char *seen = atomic_load(&classes[i].name);
@@ -23,52 +23,9 @@ static void count_class(const char *name, long delta)
 }
 #endif
 
-void refs_init(struct refs *r, const char *class_name)
+void refs_bad(u32 count)
 {
-	atomic_store_explicit(&r->count, 1, memory_order_relaxed);
-#ifdef MINISENTRY_DEBUG
-	r->class_name = class_name;
-	count_class(class_name, 1);
-#else
-	(void)class_name;
-#endif
-}
-
-void refs_get(struct refs *r)
-{
-	u32 old = atomic_fetch_add_explicit(&r->count, 1, memory_order_relaxed);
-
-	if (old == 0 || old >= UINT32_MAX / 2)
-		PANIC("reference count %u cannot be raised", old);
-}
-
-bool refs_tryget(struct refs *r)
-{
-	u32 old = atomic_load_explicit(&r->count, memory_order_relaxed);
-
-	do {
-		if (old == 0)
-			return false;
-	} while (!atomic_compare_exchange_weak_explicit(
-		&r->count, &old, old + 1, memory_order_acquire, memory_order_relaxed));
-	return true;
-}
-
-bool refs_put(struct refs *r)
-{
-	u32 old = atomic_fetch_sub_explicit(&r->count, 1, memory_order_acq_rel);
-
-	ASSERT(old != 0);
-#ifdef MINISENTRY_DEBUG
-	if (old == 1)
-		count_class(r->class_name, -1);
-#endif
-	return old == 1;
-}
-
-u32 refs_read(const struct refs *r)
-{
-	return atomic_load_explicit(&r->count, memory_order_relaxed);
+	PANIC("reference count %u cannot change", count);
 }
 
 size_t refs_report_leaks(void)

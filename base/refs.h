@@ -21,15 +21,64 @@ struct refs {
 #endif
 };
 
+#ifdef MINISENTRY_DEBUG
+void refs_count_class(const char *name, long delta);
+#endif
+_Noreturn void refs_bad(u32 count);
+
 /* Starts a count at 1. class_name is a string literal. */
-void refs_init(struct refs *r, const char *class_name);
+static inline void refs_init(struct refs *r, const char *class_name)
+{
+#ifdef MINISENTRY_DEBUG
+	r->class_name = class_name;
+	refs_count_class(class_name, 1);
+#else
+	(void)class_name;
+#endif
+	atomic_store_explicit(&r->count, 1, memory_order_release);
+}
+
 /* Aborts when the count was zero or would overflow. */
-void refs_get(struct refs *r);
+static inline void refs_get(struct refs *r)
+{
+	u32 old = atomic_fetch_add_explicit(&r->count, 1, memory_order_relaxed);
+
+	if (__builtin_expect(old - 1 >= UINT32_MAX / 2 - 1, 0))
+		refs_bad(old);
+}
+
 /* True when a reference was taken, false when the object is being destroyed. */
-bool refs_tryget(struct refs *r);
+static inline bool refs_tryget(struct refs *r)
+{
+	u32 old = atomic_load_explicit(&r->count, memory_order_relaxed);
+
+	do {
+		if (old == 0)
+			return false;
+	} while (!atomic_compare_exchange_weak_explicit(
+		&r->count, &old, old + 1, memory_order_acquire, memory_order_relaxed));
+	return true;
+}
+
 /* True when this was the last reference: the caller destroys the object. */
-bool refs_put(struct refs *r);
-u32 refs_read(const struct refs *r);
+static inline bool refs_put(struct refs *r)
+{
+	u32 old = atomic_fetch_sub_explicit(&r->count, 1, memory_order_acq_rel);
+
+	if (__builtin_expect(old == 0, 0))
+		refs_bad(old);
+#ifdef MINISENTRY_DEBUG
+	if (old == 1)
+		refs_count_class(r->class_name, -1);
+#endif
+	return old == 1;
+}
+
+static inline u32 refs_read(const struct refs *r)
+{
+	return atomic_load_explicit(&r->count, memory_order_relaxed);
+}
+
 /* Prints a line per class with live objects to the log; returns their number. */
 size_t refs_report_leaks(void);
 

@@ -2,7 +2,8 @@
  * Guest memory for the sentry: copies, pins, futex words.
  *
  * A *span* is the longest stretch from an address on that the sentry can reach
- * through one pointer. It is used under active_lock, or pinned.
+ * through one pointer. It is used under active_lock, or pinned. The last few are
+ * remembered in mm->spans until the vma or the pma set changes.
  */
 #include "mm/mm_impl.h"
 
@@ -16,6 +17,8 @@
 
 /* Reads longer than this look for holes first, so that reading them commits nothing. */
 #define HOLE_CHECK_SIZE (2 * PAGE_SIZE)
+/* What is fetched of a string at first. */
+#define STRING_FIRST 64UL
 /* What stands for untouched anonymous memory when it is read. */
 #define ZERO_AREA (1UL << 20)
 
@@ -24,6 +27,7 @@ struct span {
 	u64 len;
 	struct memfile *file;
 	u64 offset;
+	u64 page, page_end; /* with file: ptr stays good from this page up to there */
 };
 
 enum how { HOW_READ, HOW_WRITE, HOW_FORCE_READ, HOW_FORCE_WRITE };
@@ -127,6 +131,8 @@ static int span_at(struct mm *mm, u64 addr, u64 len, enum how how, struct span *
 	ret->ptr = p->file->ops->map(p->file, ret->offset, &chunk_len);
 	if (!ret->ptr)
 		return -ENOMEM;
+	ret->page = page;
+	ret->page_end = MIN(MIN(v->end, p->end), addr + chunk_len);
 	ret->len = MIN(ret->len, chunk_len);
 	if (!how_writes(how) && ret->len > HOLE_CHECK_SIZE)
 		stop_at_hole(ret);
@@ -148,33 +154,129 @@ static int span_get(struct mm *mm, u64 addr, u64 len, enum how how, struct span 
 	return err == -EAGAIN ? -EFAULT : err;
 }
 
+/* ---- remembered spans; active_lock held ---- */
+
+static struct mm_span *span_slot(struct mm *mm, u64 addr)
+{
+	return &mm->spans[(addr >> 16) % MM_SPANS];
+}
+
+/* The sentry address of all of [addr, addr+len), or NULL. Long reads look for holes instead. */
+static char *span_recall(struct mm *mm, u64 addr, size_t len, bool write)
+{
+	struct mm_span *s = span_slot(mm, addr);
+
+	if (mm->spans_generation != mm->vmas.generation + mm->pmas.generation)
+		return NULL;
+	if (addr < s->start || addr >= s->end || len > s->end - addr)
+		return NULL;
+	if (write ? !s->writable : len > HOLE_CHECK_SIZE)
+		return NULL;
+	return s->ptr + (addr - s->start);
+}
+
+/* s was found for an ordinary access at addr. */
+static void span_remember(struct mm *mm, u64 addr, const struct span *s, bool write)
+{
+	u64 generation = mm->vmas.generation + mm->pmas.generation;
+
+	if (!s->file || !s->ptr || s->file->disk_backed)
+		return;
+	if (mm->spans_generation != generation) {
+		memset(mm->spans, 0, sizeof(mm->spans));
+		mm->spans_generation = generation;
+	}
+	*span_slot(mm, addr) = (struct mm_span){
+		.start = s->page,
+		.end = s->page_end,
+		.ptr = s->ptr - (addr - s->page),
+		.writable = write,
+	};
+}
+
+/* Bytes of `len` that were moved between p, in guest memory, and buf (NULL: zeros). */
+static size_t move(char *p, char *buf, size_t len, bool write)
+{
+	if (!write)
+		return len - safe_memcpy(buf, p, len);
+	return len - (buf ? safe_memcpy(p, buf, len) : safe_memzero(p, len));
+}
+
 /* Copies as far as it goes; bytes done. buf NULL: writes zeros. */
 static size_t copy(struct mm *mm, u64 addr, char *buf, size_t len, enum how how)
 {
+	bool write = how_writes(how), plain = how == HOW_READ || how == HOW_WRITE;
 	size_t done = 0;
+	char *known;
 
 	mutex_lock(&mm->active_lock);
+	known = plain ? span_recall(mm, addr, len, write) : NULL;
+	if (known) {
+		done = move(known, buf, len, write);
+		mutex_unlock(&mm->active_lock);
+		return done;
+	}
 	while (done < len) {
 		struct span s;
-		size_t left;
+		size_t n;
 
 		if (span_get(mm, addr + done, len - done, how, &s) < 0)
 			break;
-		if (!how_writes(how)) {
-			if (!s.ptr)
-				memset(buf + done, 0, s.len);
-			left = s.ptr ? safe_memcpy(buf + done, s.ptr, s.len) : 0;
-		} else if (buf) {
-			left = safe_memcpy(s.ptr, buf + done, s.len);
-		} else {
-			left = safe_memzero(s.ptr, s.len);
-		}
-		done += s.len - left;
-		if (left)
+		if (plain)
+			span_remember(mm, addr + done, &s, write);
+		n = s.len;
+		if (s.ptr)
+			n = move(s.ptr, buf ? buf + done : NULL, s.len, write);
+		else
+			memset(buf + done, 0, s.len);
+		done += n;
+		if (n < s.len)
 			break;
 	}
 	mutex_unlock(&mm->active_lock);
 	return done;
+}
+
+/* ---- without a copy ---- */
+
+bool mm_direct_begin(struct mm *mm, uaddr addr, size_t len, bool for_write, void **ret)
+{
+	struct span s;
+
+	mutex_lock(&mm->active_lock);
+	*ret = span_recall(mm, addr.v, len, for_write);
+	if (*ret)
+		return true;
+	if (span_get(mm, addr.v, len, for_write ? HOW_WRITE : HOW_READ, &s) == 0) {
+		span_remember(mm, addr.v, &s, for_write);
+		if (s.ptr && s.len >= len) {
+			*ret = s.ptr;
+			return true;
+		}
+	}
+	mutex_unlock(&mm->active_lock);
+	return false;
+}
+
+void mm_direct_end(struct mm *mm)
+{
+	mutex_unlock(&mm->active_lock);
+}
+
+bool mm_prepare_write(struct mm *mm, uaddr addr, size_t len)
+{
+	size_t done = 0;
+	struct span s;
+
+	mutex_lock(&mm->active_lock);
+	if (span_recall(mm, addr.v, len, true))
+		done = len;
+	while (done < len && span_get(mm, addr.v + done, len - done, HOW_WRITE, &s) == 0) {
+		span_remember(mm, addr.v + done, &s, true);
+		done += s.len;
+	}
+	mutex_unlock(&mm->active_lock);
+	return done >= len;
 }
 
 int mm_copy_in(struct mm *mm, void *dst, uaddr src, size_t len)
@@ -218,11 +320,16 @@ ssize_t mm_copy_in_str(struct mm *mm, char *dst, size_t size, uaddr src)
 	size_t done = 0;
 
 	while (done < size) {
-		/* By page: nothing behind the string's end needs to be readable. */
+		/* By page: nothing behind the string's end needs to be readable. The first piece is
+		 * as long as most strings. */
 		size_t n = MIN(size - done, PAGE_SIZE - ((src.v + done) & (PAGE_SIZE - 1)));
-		size_t got = copy(mm, src.v + done, dst + done, n, HOW_READ);
-		char *nul = memchr(dst + done, 0, got);
+		size_t got;
+		char *nul;
 
+		if (!done)
+			n = MIN(n, STRING_FIRST);
+		got = copy(mm, src.v + done, dst + done, n, HOW_READ);
+		nul = memchr(dst + done, 0, got);
 		if (nul)
 			return nul - dst;
 		if (got < n)

@@ -176,6 +176,7 @@ static int share(struct mm *parent, struct mm *child, const struct vma *v, struc
 	memfile_get(value.file, pma_range(&value));
 	pma_set_merge(&child->pmas, pma_set_add(&child->pmas, &value));
 	(*p)->cow = true;
+	parent->pmas.generation++;
 	return 0;
 }
 

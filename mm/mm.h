@@ -125,6 +125,17 @@ ssize_t mm_copy_in_str(struct mm *mm, char *dst, size_t size, uaddr src);
 ssize_t mm_access_remote(struct mm *mm, u64 addr, void *buf, size_t len, bool write);
 
 /*
+ * Short access to one stretch of guest memory, without copy or pin: when all of [addr, addr+len)
+ * is one (made writable, for_write), *ret is its sentry address until mm_direct_end. In between the
+ * active lock is held: only locks of higher rank may be taken, and nothing may call back into mm.
+ * False, without the lock, when it is not so simple: pin or copy then.
+ */
+bool mm_direct_begin(struct mm *mm, uaddr addr, size_t len, bool for_write, void **ret);
+void mm_direct_end(struct mm *mm);
+/* Makes the range ready to be written, as a write would. False unless all of it is. */
+bool mm_prepare_write(struct mm *mm, uaddr addr, size_t len);
+
+/*
  * Pins guest memory: fills seg[] with sentry addresses of [addr, addr+len), at
  * most max_segs segments; each page is faulted in (for_write: made writable and
  * private) and holds a reference until mm_unpin, so it is not reused meanwhile.

@@ -29,6 +29,8 @@
 #define MM_MAX_VMAS 65530
 /* Host mappings of a stub before all are dropped and refaulted; the host's own limit is 65530. */
 #define MM_MAX_HOST_VMAS 60000
+/* Stretches of guest memory whose sentry address is remembered; a power of two. */
+#define MM_SPANS 8
 /* Pieces of memory that fork copies at once; for how many forks one counts as such. */
 #define MM_HOT 8
 #define MM_HOT_FORKS 16
@@ -73,6 +75,13 @@ struct mm {
 	u64 spurious_addr; /* last fault that found its page mapped, and how often */
 	u32 spurious_count;
 	u64 peak_vm, peak_rss;
+	/* Where the last copies and transfers went (access.c), of that generation of both sets. */
+	struct mm_span {
+		u64 start, end; /* guest addresses */
+		char *ptr;
+		bool writable;
+	} spans[MM_SPANS];
+	u64 spans_generation;
 
 	_Atomic u64 minor_faults, major_faults;
 	_Atomic int dumpable;

@@ -103,6 +103,7 @@ struct pma *pma_set_add(struct pma_set *s, const struct pma *value)
 	avl_insert(&s->root, &p->node, parent, link);
 	s->count++;
 	s->mapped += p->host_map != PMA_UNMAPPED;
+	s->generation++;
 	return p;
 }
 
@@ -111,6 +112,7 @@ void pma_set_drop(struct pma_set *s, struct pma *p)
 	avl_remove(&s->root, &p->node);
 	s->count--;
 	s->mapped -= p->host_map != PMA_UNMAPPED;
+	s->generation++;
 	if (s->pool_count < POOL_MAX)
 		pool_push(s, p);
 	else

@@ -42,6 +42,7 @@ struct pma {
 struct pma_set {
 	struct avl_root root;
 	size_t count, mapped; /* pmas; those that are mapped */
+	u64 generation;	      /* rises when guest memory may lead elsewhere than before */
 	struct pma *pool;
 	size_t pool_count;
 };

@@ -208,6 +208,7 @@ void vma_change(struct mm *mm, struct vma *v, u8 prot, u32 flags)
 	account(mm, v, (u64)-1);
 	v->prot = prot;
 	v->flags = flags;
+	mm->vmas.generation++;
 	account(mm, v, 1);
 	if (changed & VMA_GROWSDOWN)
 		vma_set_touch(&mm->vmas, v);

@@ -82,12 +82,14 @@ void vma_set_insert(struct vma_set *s, struct vma *v)
 	}
 	avl_insert(&s->root, &v->node, parent, link);
 	s->count++;
+	s->generation++;
 }
 
 void vma_set_remove(struct vma_set *s, struct vma *v)
 {
 	avl_remove(&s->root, &v->node);
 	s->count--;
+	s->generation++;
 }
 
 void vma_set_resize(struct vma_set *s, struct vma *v, u64 start, u64 end)
@@ -96,6 +98,7 @@ void vma_set_resize(struct vma_set *s, struct vma *v, u64 start, u64 end)
 	v->start = start;
 	v->end = end;
 	avl_updated(&s->root, &v->node);
+	s->generation++;
 }
 
 void vma_set_touch(struct vma_set *s, struct vma *v)

@@ -64,6 +64,7 @@ struct vma {
 struct vma_set {
 	struct avl_root root;
 	size_t count;
+	u64 generation; /* rises with every change of bounds or rights */
 };
 
 void vma_set_init(struct vma_set *s);

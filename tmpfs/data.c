@@ -330,6 +330,33 @@ out:
 	return n;
 }
 
+/* A disk-backed file system reads and writes by the host, which may take long. */
+struct file *tmpfs_direct(struct file *f)
+{
+	return data_sb(&tmpfs_inode(f->inode)->data)->memory->disk_backed ? NULL : f;
+}
+
+ssize_t tmpfs_overwrite(struct file *f, struct kiov *src, u64 offset)
+{
+	struct tmpfs_inode *i = tmpfs_inode(f->inode);
+	struct tmpfs_data *d = &i->data;
+	u64 end = offset + src->remaining;
+	struct extent *e;
+	ssize_t n = -EAGAIN, done = 0;
+
+	if (atomic_load_explicit(&i->has_capability_xattr, memory_order_relaxed))
+		return -EAGAIN;
+	rwlock_wrlock(&d->lock);
+	e = end <= d->size && !d->seals ? data_extent_find(d, offset) : NULL;
+	if (e && e->node.key <= offset && end <= extent_end(e)) {
+		while (src->remaining &&
+		       (n = write_extent(d, e, offset + (u64)done, src->remaining, false, src)) > 0)
+			done += n;
+	}
+	rwlock_unlock(&d->lock);
+	return done ? done : n;
+}
+
 /* ---- size ---- */
 
 int tmpfs_truncate(struct tmpfs_data *d, u64 size)

@@ -155,7 +155,8 @@ extern const struct file_ops memfd_file_ops;
 #define TMPFS_FILE_OPS                                                                             \
 	.release = tmpfs_file_release, .read = tmpfs_read, .write = tmpfs_write,                   \
 	.seek = tmpfs_seek, .mappable = tmpfs_file_mappable, .fsync = tmpfs_file_fsync,            \
-	.fallocate = tmpfs_fallocate, .fcntl = tmpfs_fcntl
+	.fallocate = tmpfs_fallocate, .fcntl = tmpfs_fcntl, .direct = tmpfs_direct,                \
+	.overwrite = tmpfs_overwrite
 void tmpfs_file_release(struct file *f);
 int tmpfs_file_mappable(struct file *f, struct mappable **ret);
 int tmpfs_file_fsync(struct file *f, bool data_only);
@@ -226,6 +227,8 @@ void tmpfs_data_init(struct tmpfs_data *d);
 void tmpfs_data_destroy(struct tmpfs_data *d);
 ssize_t tmpfs_read(struct file *f, struct kiov *dst, u64 offset, int flags);
 ssize_t tmpfs_write(struct file *f, struct kiov *src, u64 offset, int flags);
+struct file *tmpfs_direct(struct file *f);
+ssize_t tmpfs_overwrite(struct file *f, struct kiov *src, u64 offset);
 s64 tmpfs_seek(struct file *f, s64 offset, int whence);
 int tmpfs_truncate(struct tmpfs_data *d, u64 size);
 /*

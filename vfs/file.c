@@ -16,14 +16,35 @@
 void (*_Atomic vfs_notify_hook)(struct inode *inode, struct inode *parent, const char *name,
 				u32 mask, u32 cookie);
 
+/* ---- life ---- */
+
+static struct mutex free_lock = MUTEX_INIT(RANK_LEAF, "vfs.free_files");
+static struct file *free_files; /* protected by free_lock */
+
+/* All zero but for the count of references, which is zero for whoever still looks. */
+static struct file *file_alloc(void)
+{
+	const size_t head = offsetof(struct file, refs) + sizeof(struct refs);
+	struct file *f;
+
+	mutex_lock(&free_lock);
+	f = free_files;
+	if (f)
+		free_files = f->next_free;
+	mutex_unlock(&free_lock);
+	if (!f)
+		return calloc(1, sizeof(*f));
+	memset((char *)f + head, 0, sizeof(*f) - head);
+	return f;
+}
+
 int file_new(struct inode *inode, const struct path *path, u32 flags, const struct cred *cred,
 	     const struct file_ops *ops, void *private, struct file **ret)
 {
-	struct file *f = calloc(1, sizeof(*f));
+	struct file *f = file_alloc();
 
 	if (!f)
 		return -ENOMEM;
-	refs_init(&f->refs, "file");
 	f->ops = ops;
 	if (path) {
 		f->path = *path;
@@ -35,6 +56,7 @@ int file_new(struct inode *inode, const struct path *path, u32 flags, const stru
 	mutex_init(&f->pos_lock, RANK_FILE_POS, "file.pos_lock");
 	f->private = private;
 	list_init(&f->epoll_items);
+	refs_init(&f->refs, "file");
 	*ret = f;
 	return 0;
 }
@@ -57,15 +79,19 @@ static void file_free(struct file *f)
 	inode_put(f->inode);
 	cred_put(f->cred);
 	mutex_destroy(&f->pos_lock);
-	free(f);
+	mutex_lock(&free_lock);
+	f->next_free = free_files;
+	free_files = f;
+	mutex_unlock(&free_lock);
 }
 
 void file_discard(struct file *f)
 {
-	bool last = refs_put(&f->refs);
-
-	ASSERT(last);
-	file_free(f);
+	/* Who took the file for an earlier one in its place may be the last to let go of it. */
+	f->ops = NULL;
+	f->holds_write = false;
+	atomic_fetch_or(&f->flags, (u32)O_PATH);
+	file_put(f);
 }
 
 void file_put(struct file *f)
@@ -189,9 +215,9 @@ void inode_accessed(struct inode *inode)
 	inode->atime = vfs_now();
 }
 
-static void file_accessed(struct file *f)
+/* inode: f's, or that of the layer below it that keeps the times. */
+static void file_accessed(struct file *f, struct inode *inode)
 {
-	struct inode *inode = f->inode;
 	u32 mflags = f->path.mnt ? mount_flags(f->path.mnt) : 0;
 
 	if ((inode->sb->flags & SB_OWN_TIMES) || (file_flags(f) & O_NOATIME) ||
@@ -214,7 +240,7 @@ static ssize_t do_read(struct file *f, struct kiov *dst, u64 offset, int flags)
 		kiov_truncate(dst, INT64_MAX - offset);
 	n = f->ops->read(f, dst, offset, flags);
 	if (n > 0) {
-		file_accessed(f);
+		file_accessed(f, f->inode);
 		if (vfs_notify_hook && f->path.mnt)
 			vfs_notify_path(&f->path, IN_ACCESS);
 	}
@@ -346,6 +372,68 @@ ssize_t vfs_write(struct file *f, struct kiov *src, const u64 *offset, int flags
 	return do_write(f, src, &f->pos, flags, fsize_limit);
 }
 
+/* ---- without pinned memory ---- */
+
+/* One transfer of all of d at offset, which the file system can do at once; else false. */
+static bool transfer_direct(struct file *f, struct vfs_direct *d, u64 offset, bool write,
+			    ssize_t *ret)
+{
+	struct file *real = f->ops->direct(f);
+	struct iovec seg;
+	struct kiov k;
+	void *p;
+
+	if (!real || offset > INT64_MAX - d->len || (write && !real->ops->overwrite))
+		return false;
+	p = d->begin(d);
+	if (!p)
+		return false;
+	kiov_init_buf(&k, &seg, p, d->len);
+	*ret = write ? real->ops->overwrite(real, &k, offset)
+		     : real->ops->read(real, &k, offset, 0);
+	d->end(d);
+	if (*ret < 0)
+		return false;
+	if (write)
+		inode_touch(real->inode, ATTR_MTIME);
+	else if (*ret > 0)
+		file_accessed(f, real->inode);
+	if (vfs_notify_hook && f->path.mnt && *ret > 0)
+		vfs_notify_path(&f->path, write ? IN_MODIFY : IN_ACCESS);
+	return true;
+}
+
+/* The same at the file's position when offset is NULL. */
+static bool transfer_direct_at(struct file *f, struct vfs_direct *d, const u64 *offset, bool write,
+			       ssize_t *ret)
+{
+	bool done;
+
+	if (offset)
+		return transfer_direct(f, d, *offset, write, ret);
+	MUTEX_GUARD(&f->pos_lock);
+	done = transfer_direct(f, d, f->pos, write, ret);
+	if (done)
+		f->pos += (u64)*ret;
+	return done;
+}
+
+bool vfs_read_direct(struct file *f, struct vfs_direct *d, const u64 *offset, ssize_t *ret)
+{
+	return file_readable(f) && transfer_direct_at(f, d, offset, false, ret);
+}
+
+bool vfs_write_direct(struct file *f, struct vfs_direct *d, const u64 *offset, u64 fsize_limit,
+		      ssize_t *ret)
+{
+	/* Data that is there is within the limit of whoever wrote it, but maybe not of this one. */
+	if (!file_writable(f) || (file_flags(f) & O_APPEND) || fsize_limit < INT64_MAX)
+		return false;
+	if (!(atomic_load_explicit(&f->inode->iflags, memory_order_relaxed) & INODE_NOSEC))
+		return false;
+	return transfer_direct_at(f, d, offset, true, ret);
+}
+
 ssize_t vfs_read_buf(struct file *f, void *dst, size_t len, u64 offset)
 {
 	size_t done = 0;
@@ -455,7 +543,7 @@ int vfs_iterate(struct file *f, struct dir_emit *e)
 	err = f->ops->iterate(f, e, &f->pos);
 	mutex_unlock(&f->pos_lock);
 	if (!err) {
-		file_accessed(f);
+		file_accessed(f, f->inode);
 		if (vfs_notify_hook && f->path.mnt)
 			vfs_notify_path(&f->path, IN_ACCESS | IN_ISDIR);
 	}

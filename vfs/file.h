@@ -73,8 +73,18 @@ struct file_ops {
 	/* How long a blocking read (write) waits before -EAGAIN, ns (SO_RCVTIMEO); 0 or NULL: for
 	 * ever. */
 	u64 (*io_timeout)(struct file *f, bool write);
+	/* The file whose read and overwrite do f's work now, if these only copy: they take no lock
+	 * of a lower rank than RANK_MAPPABLE and call nobody back. Borrowed. NULL: there is none.
+	 */
+	struct file *(*direct)(struct file *f);
+	/* As write, but only over data that is there: -EAGAIN when anything must be allocated. */
+	ssize_t (*overwrite)(struct file *f, struct kiov *src, u64 offset);
 };
 
+/*
+ * The memory of a file is only ever reused for another file, so that whoever finds a stale pointer
+ * may still try for a reference (file_tryget) and then look whether the file is the one it meant.
+ */
 struct file {
 	struct refs refs;
 	const struct file_ops *ops; /* immutable after open */
@@ -94,6 +104,7 @@ struct file {
 	bool holds_write;	    /* immutable after open: counted in inode->write_count */
 	void (*on_last_put)(
 		struct file *f); /* epoll's: called first when the last reference goes */
+	struct file *next_free;	 /* of a free one */
 };
 
 /* Allocates a file on inode (takes its own references), ops set by the caller or by
@@ -138,6 +149,18 @@ static inline bool file_writable(struct file *f)
  */
 ssize_t vfs_read(struct file *f, struct kiov *dst, const u64 *offset, int flags);
 ssize_t vfs_write(struct file *f, struct kiov *src, const u64 *offset, int flags, u64 fsize_limit);
+/*
+ * The same to or from memory that is only at hand between begin and end, with mm's lock held: for
+ * files with ops->direct. False: do it the usual way.
+ */
+struct vfs_direct {
+	void *(*begin)(struct vfs_direct *d); /* NULL: not at hand */
+	void (*end)(struct vfs_direct *d);
+	size_t len;
+};
+bool vfs_read_direct(struct file *f, struct vfs_direct *d, const u64 *offset, ssize_t *ret);
+bool vfs_write_direct(struct file *f, struct vfs_direct *d, const u64 *offset, u64 fsize_limit,
+		      ssize_t *ret);
 s64 vfs_lseek(struct file *f, s64 offset, int whence);
 int vfs_iterate(struct file *f, struct dir_emit *e);
 u32 vfs_poll(struct file *f);

@@ -147,8 +147,17 @@ static s64 file_ioctl(struct file *f, u32 cmd, u64 arg)
 	return real->ops->ioctl ? real->ops->ioctl(real, cmd, arg) : -ENOTTY;
 }
 
+/* The upper layer's file, once it was used; direct if that layer is. */
+static struct file *file_direct(struct file *f)
+{
+	struct file *real = atomic_load(&((struct ovl_file *)f->private)->upper);
+
+	return real && real->ops->direct ? real->ops->direct(real) : NULL;
+}
+
 static const struct file_ops ovl_file_ops = {
 	.kind = "overlay",
+	.direct = file_direct,
 	.release = file_release,
 	.read = file_read,
 	.write = file_write,

@@ -4,6 +4,11 @@
  * `used` has a bit for every slot that is open or reserved, `cloexec` one for
  * FD_CLOEXEC; a reserved slot is used without a file. Files are closed after
  * the lock is released.
+ *
+ * Lookups take no lock: a slot's file may be gone by the time it is read, but
+ * its memory is still a file's (vfs/file.h), so a reference counts once the slot
+ * is seen unchanged with it held. A table that grew keeps its smaller arrays,
+ * for somebody may be reading there.
  */
 #include "sentry/fd/fdtable.h"
 
@@ -16,15 +21,36 @@
 #define FD_TABLE_MIN 64U
 #define CLOSE_BATCH 32
 
+struct slots {
+	struct slots *smaller; /* what the table had before */
+	u32 capacity;	       /* a multiple of 64 */
+	_Atomic(struct file *) files[];
+};
+
 struct fd_table {
 	struct refs refs;
-	struct mutex lock; /* RANK_FD_TABLE; the rest is under it */
-	u32 capacity;	   /* slots; a multiple of 64 */
-	u32 next_free;	   /* no free slot below */
-	u32 count;	   /* open, without reserved ones */
-	struct file **files;
+	struct mutex lock;	       /* RANK_FD_TABLE; to write slots, and for the rest */
+	_Atomic(struct slots *) slots; /* never NULL */
+	u32 capacity;		       /* that of slots */
+	u32 next_free;		       /* no free slot below */
+	u32 count;		       /* open, without reserved ones */
 	u64 *used, *cloexec;
 };
+
+static struct slots *slots_of(struct fd_table *t)
+{
+	return atomic_load_explicit(&t->slots, memory_order_acquire);
+}
+
+static struct file *slot_get(struct fd_table *t, u32 fd)
+{
+	return atomic_load_explicit(&slots_of(t)->files[fd], memory_order_acquire);
+}
+
+static void slot_set(struct fd_table *t, u32 fd, struct file *f)
+{
+	atomic_store_explicit(&slots_of(t)->files[fd], f, memory_order_release);
+}
 
 static bool bit_test(const u64 *map, u32 i)
 {
@@ -43,7 +69,7 @@ static void bit_set(u64 *map, u32 i, bool v)
 static int table_grow(struct fd_table *t, u32 fd)
 {
 	u32 cap = MAX(t->capacity, FD_TABLE_MIN);
-	struct file **files;
+	struct slots *slots, *old = slots_of(t);
 	u64 *used, *cloexec;
 
 	if (fd < t->capacity)
@@ -52,24 +78,26 @@ static int table_grow(struct fd_table *t, u32 fd)
 		return -EMFILE;
 	while (cap <= fd)
 		cap *= 2;
-	files = calloc(cap, sizeof(*files));
+	slots = calloc(1, sizeof(*slots) + cap * sizeof(slots->files[0]));
 	used = calloc(cap / 64, sizeof(*used));
 	cloexec = calloc(cap / 64, sizeof(*cloexec));
-	if (!files || !used || !cloexec) {
-		free(files);
+	if (!slots || !used || !cloexec) {
+		free(slots);
 		free(used);
 		free(cloexec);
 		return -ENOMEM;
 	}
 	if (t->capacity) {
-		memcpy(files, t->files, t->capacity * sizeof(*files));
+		for (u32 i = 0; i < t->capacity; i++)
+			atomic_init(&slots->files[i], slot_get(t, i));
 		memcpy(used, t->used, t->capacity / 8);
 		memcpy(cloexec, t->cloexec, t->capacity / 8);
 	}
-	free(t->files);
 	free(t->used);
 	free(t->cloexec);
-	t->files = files;
+	slots->smaller = old;
+	slots->capacity = cap;
+	atomic_store_explicit(&t->slots, slots, memory_order_release);
 	t->used = used;
 	t->cloexec = cloexec;
 	t->capacity = cap;
@@ -101,7 +129,7 @@ struct fd_table *fd_table_dup(struct fd_table *src)
 		return NULL;
 	mutex_lock(&src->lock);
 	for (u32 i = 0; i < src->capacity; i++)
-		if (src->files[i])
+		if (slot_get(src, i))
 			top = i;
 	if (table_grow(t, top) < 0) {
 		mutex_unlock(&src->lock);
@@ -109,9 +137,11 @@ struct fd_table *fd_table_dup(struct fd_table *src)
 		return NULL;
 	}
 	for (u32 i = 0; i <= top; i++) {
-		if (!src->files[i])
+		struct file *f = slot_get(src, i);
+
+		if (!f)
 			continue;
-		t->files[i] = file_get(src->files[i]);
+		slot_set(t, i, file_get(f));
 		bit_set(t->used, i, true);
 		bit_set(t->cloexec, i, bit_test(src->cloexec, i));
 		t->count++;
@@ -146,9 +176,12 @@ void fd_table_put(struct fd_table *t)
 	if (!t || !refs_put(&t->refs))
 		return;
 	for (u32 i = 0; i < t->capacity; i++)
-		if (t->files[i])
-			file_leave(t, t->files[i]);
-	free(t->files);
+		if (slot_get(t, i))
+			file_leave(t, slot_get(t, i));
+	for (struct slots *s = slots_of(t), *smaller; s; s = smaller) {
+		smaller = s->smaller;
+		free(s);
+	}
 	free(t->used);
 	free(t->cloexec);
 	mutex_destroy(&t->lock);
@@ -158,11 +191,11 @@ void fd_table_put(struct fd_table *t)
 /* Empties slot fd under the lock; the file for file_leave, or NULL. */
 static struct file *take_locked(struct fd_table *t, u32 fd)
 {
-	struct file *f = t->files[fd];
+	struct file *f = slot_get(t, fd);
 
 	if (!f)
 		return NULL;
-	t->files[fd] = NULL;
+	slot_set(t, fd, NULL);
 	bit_set(t->used, fd, false);
 	bit_set(t->cloexec, fd, false);
 	t->count--;
@@ -199,14 +232,48 @@ void fd_table_close_on_exec(struct fd_table *t)
 
 struct file *fd_get_any(struct fd_table *t, int fd)
 {
-	struct file *f;
+	for (;;) {
+		struct slots *s = slots_of(t);
+		struct file *f;
 
-	mutex_lock(&t->lock);
-	f = (u32)fd < t->capacity ? t->files[fd] : NULL;
-	if (f)
-		file_get(f);
-	mutex_unlock(&t->lock);
-	return f;
+		if ((u32)fd >= s->capacity)
+			return NULL;
+		f = atomic_load_explicit(&s->files[fd], memory_order_acquire);
+		if (!f)
+			return NULL;
+		if (!file_tryget(f))
+			continue; /* it is being closed */
+		if (atomic_load_explicit(&s->files[fd], memory_order_acquire) == f &&
+		    slots_of(t) == s)
+			return f;
+		file_put(f);
+	}
+}
+
+struct fd_ref fd_ref_any(struct fd_table *t, int fd)
+{
+	struct slots *s;
+
+	if (fd_table_shared(t)) {
+		struct file *f = fd_get_any(t, fd);
+
+		return (struct fd_ref){ f, f != NULL };
+	}
+	s = slots_of(t);
+	if ((u32)fd >= s->capacity)
+		return (struct fd_ref){ NULL, false };
+	return (struct fd_ref){ atomic_load_explicit(&s->files[fd], memory_order_relaxed), false };
+}
+
+struct fd_ref fd_ref(struct fd_table *t, int fd)
+{
+	struct fd_ref r = fd_ref_any(t, fd);
+
+	if (r.file && (file_flags(r.file) & O_PATH)) {
+		fd_ref_put(r);
+		return (struct fd_ref){ NULL, false };
+	}
+	return r;
 }
 
 struct file *fd_get(struct fd_table *t, int fd)
@@ -261,7 +328,7 @@ int fd_reserve(struct fd_table *t, int min, u64 limit)
 
 static void publish_locked(struct fd_table *t, u32 fd, struct file *f, bool cloexec)
 {
-	t->files[fd] = f;
+	slot_set(t, fd, f);
 	bit_set(t->used, fd, true);
 	bit_set(t->cloexec, fd, cloexec);
 	t->count++;
@@ -270,7 +337,7 @@ static void publish_locked(struct fd_table *t, u32 fd, struct file *f, bool cloe
 void fd_install_reserved(struct fd_table *t, int fd, struct file *f, bool cloexec)
 {
 	mutex_lock(&t->lock);
-	ASSERT((u32)fd < t->capacity && bit_test(t->used, (u32)fd) && !t->files[fd]);
+	ASSERT((u32)fd < t->capacity && bit_test(t->used, (u32)fd) && !slot_get(t, fd));
 	publish_locked(t, (u32)fd, f, cloexec);
 	mutex_unlock(&t->lock);
 }
@@ -278,7 +345,7 @@ void fd_install_reserved(struct fd_table *t, int fd, struct file *f, bool cloexe
 void fd_release_reserved(struct fd_table *t, int fd)
 {
 	mutex_lock(&t->lock);
-	ASSERT((u32)fd < t->capacity && bit_test(t->used, (u32)fd) && !t->files[fd]);
+	ASSERT((u32)fd < t->capacity && bit_test(t->used, (u32)fd) && !slot_get(t, fd));
 	bit_set(t->used, (u32)fd, false);
 	t->next_free = MIN(t->next_free, (u32)fd);
 	mutex_unlock(&t->lock);
@@ -307,7 +374,7 @@ int fd_replace(struct fd_table *t, int fd, struct file *f, bool cloexec, u64 lim
 		return -EBADF;
 	mutex_lock(&t->lock);
 	r = table_grow(t, (u32)fd);
-	if (r == 0 && bit_test(t->used, (u32)fd) && !t->files[fd])
+	if (r == 0 && bit_test(t->used, (u32)fd) && !slot_get(t, fd))
 		r = -EBUSY; /* another thread's open is under way, as in Linux */
 	if (r < 0) {
 		mutex_unlock(&t->lock);
@@ -354,7 +421,7 @@ int fd_close_range(struct fd_table *t, u32 first, u32 last, bool cloexec_only)
 	}
 	mutex_lock(&t->lock);
 	for (u32 fd = first; fd < t->capacity && fd <= last; fd++)
-		if (t->files[fd])
+		if (slot_get(t, fd))
 			bit_set(t->cloexec, fd, true);
 	mutex_unlock(&t->lock);
 	return 0;
@@ -365,7 +432,7 @@ int fd_get_cloexec(struct fd_table *t, int fd)
 	int r = -EBADF;
 
 	mutex_lock(&t->lock);
-	if ((u32)fd < t->capacity && t->files[fd])
+	if ((u32)fd < t->capacity && slot_get(t, fd))
 		r = bit_test(t->cloexec, (u32)fd);
 	mutex_unlock(&t->lock);
 	return r;
@@ -376,7 +443,7 @@ int fd_set_cloexec(struct fd_table *t, int fd, bool cloexec)
 	int r = -EBADF;
 
 	mutex_lock(&t->lock);
-	if ((u32)fd < t->capacity && t->files[fd]) {
+	if ((u32)fd < t->capacity && slot_get(t, fd)) {
 		bit_set(t->cloexec, (u32)fd, cloexec);
 		r = 0;
 	}
@@ -390,7 +457,7 @@ int fd_next(struct fd_table *t, int from)
 
 	mutex_lock(&t->lock);
 	for (u32 fd = from < 0 ? 0 : (u32)from; fd < t->capacity; fd++) {
-		if (t->files[fd]) {
+		if (slot_get(t, fd)) {
 			r = (int)fd;
 			break;
 		}

@@ -2,7 +2,7 @@
  * sentry/fd/fdtable.h: descriptor tables.
  *
  * fd -> open file and FD_CLOEXEC. Shared by CLONE_FILES. Lookups return
- * references. Lock: RANK_FD_TABLE, internal.
+ * references and take no lock. Lock: RANK_FD_TABLE, internal.
  */
 #ifndef MINISENTRY_SENTRY_FD_FDTABLE_H
 #define MINISENTRY_SENTRY_FD_FDTABLE_H
@@ -22,6 +22,29 @@ void fd_table_close_on_exec(struct fd_table *t);
 /* A reference, or NULL (-EBADF): not open, or (fd_get) opened with O_PATH. */
 struct file *fd_get(struct fd_table *t, int fd);
 struct file *fd_get_any(struct fd_table *t, int fd); /* O_PATH too */
+/*
+ * The file for the length of a system call of t's own task (Linux's fdget): no reference is taken
+ * while no other task shares t, for then nobody else can close it. NULL file: -EBADF, as above.
+ *
+ *	struct fd_ref f = fd_ref(t->fds, fd);
+ *	if (!f.file)
+ *		return -EBADF;
+ *	...
+ *	fd_ref_put(f);
+ *
+ * Not for a call that closes descriptors of t before it puts.
+ */
+struct fd_ref {
+	struct file *file;
+	bool counted;
+};
+struct fd_ref fd_ref(struct fd_table *t, int fd);
+struct fd_ref fd_ref_any(struct fd_table *t, int fd); /* O_PATH too */
+static inline void fd_ref_put(struct fd_ref r)
+{
+	if (r.counted)
+		file_put(r.file);
+}
 /* Lowest free descriptor >= min below limit: takes file's reference on success only.
  * The descriptor, -EMFILE, -ENOMEM, -EINVAL (min >= limit). */
 int fd_install(struct fd_table *t, struct file *f, int min, bool cloexec, u64 limit);

@@ -288,7 +288,8 @@ static bool emit_entry(struct dir_emit *e, const char *name, size_t name_len, u6
 
 static s64 list_directory(struct task *t, const u64 a[6], bool old_layout)
 {
-	struct file *f = fd_get(t->fds, (int)a[0]);
+	struct fd_ref ref = fd_ref(t->fds, (int)a[0]);
+	struct file *f = ref.file;
 	struct listing l = { .emit.emit = emit_entry,
 			     .size = MIN((u32)a[2], GETDENTS_BUF_MAX),
 			     .old_layout = old_layout };
@@ -299,7 +300,7 @@ static s64 list_directory(struct task *t, const u64 a[6], bool old_layout)
 		return -EBADF;
 	l.buf = malloc(MAX(l.size, 1u));
 	if (!l.buf) {
-		file_put(f);
+		fd_ref_put(ref);
 		return -ENOMEM;
 	}
 	mutex_lock(&f->pos_lock);
@@ -318,7 +319,7 @@ static s64 list_directory(struct task *t, const u64 a[6], bool old_layout)
 		r = -EFAULT;
 	}
 	free(l.buf);
-	file_put(f);
+	fd_ref_put(ref);
 	return r;
 }
 

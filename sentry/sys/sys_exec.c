@@ -48,21 +48,17 @@ static s64 exec_request_run(struct task *t, const struct exec_request *req)
 /* AT_EMPTY_PATH: the walk starts at, and stays on, the file of dirfd. */
 static int start_at_fd(struct task *t, int dirfd, struct sys_walk *w)
 {
-	struct file *f = fd_get_any(t->fds, dirfd);
-	int r = 0;
+	struct fd_ref f = fd_ref_any(t->fds, dirfd);
 
-	if (f == NULL)
+	if (!f.file)
 		return -EBADF;
-	if (f->path.dentry == NULL)
-		r = -EACCES; /* pipes, sockets and their like */
-	if (r == 0) {
-		path_put(&w->cwd);
-		w->cwd = f->path;
-		path_get(&w->cwd);
-		w->w.cwd = w->cwd;
+	if (!f.file->path.dentry) {
+		fd_ref_put(f);
+		return -EACCES; /* pipes, sockets and their like */
 	}
-	file_put(f);
-	return r;
+	w->dir = f;
+	w->w.cwd = f.file->path;
+	return 0;
 }
 
 static s64 exec_at(struct task *t, int dirfd, uaddr argv, uaddr envp, int flags)

@@ -6,6 +6,8 @@
  * neither pins (and so commits) more than the operation can use at once, nor
  * needs an unbounded array. A piece is never smaller than what atomic writes
  * (PIPE_BUF) need.
+ *
+ * What is small goes through a buffer instead: a copy costs less than a pin.
  */
 #include "base/log.h"
 #include "sentry/sys/syscall.h"
@@ -153,8 +155,60 @@ static size_t piece_limit(size_t done)
 	return MIN(limit, PIECE_MAX);
 }
 
-ssize_t sys_iov_transfer(struct task *t, const struct sys_iov *iov, size_t skip, bool to_guest,
-			 bool whole, ssize_t (*op)(void *arg, struct kiov *k), void *arg)
+/* Up to here a second copy is cheaper than pinning. */
+#define SMALL_MAX 4096
+
+static ssize_t write_small(struct task *t, uaddr addr, size_t len, bool whole, char *buf,
+			   ssize_t (*op)(void *arg, struct kiov *k), void *arg)
+{
+	ssize_t got = mm_copy_in_partial(t->mm, buf, addr, len);
+	struct iovec seg;
+	struct kiov k;
+
+	if (got < 0 || (whole && (size_t)got < len))
+		return -EFAULT;
+	kiov_init_buf(&k, &seg, buf, (size_t)got);
+	return op(arg, &k);
+}
+
+/* The guest's buffer was made ready: only a thread that takes it away meanwhile loses data. */
+static ssize_t read_small(struct task *t, uaddr addr, size_t len, char *buf,
+			  ssize_t (*op)(void *arg, struct kiov *k), void *arg)
+{
+	struct iovec seg;
+	struct kiov k;
+	ssize_t r;
+
+	kiov_init_buf(&k, &seg, buf, len);
+	r = op(arg, &k);
+	/* Not r: a datagram may have been longer than what went into the buffer. */
+	if (r > 0 && k.seg_off && copy_out(t, addr, buf, k.seg_off) < 0)
+		return -EFAULT;
+	return r;
+}
+
+/* True when it was done here. */
+static bool transfer_small(struct task *t, const struct sys_iov *iov, size_t skip, bool to_guest,
+			   bool whole, ssize_t (*op)(void *arg, struct kiov *k), void *arg,
+			   ssize_t *ret)
+{
+	char buf[SMALL_MAX];
+	size_t len = iov->total - MIN(skip, iov->total);
+	uaddr addr = ua((u64)iov->guest[0].iov_base + skip);
+
+	if (iov->guest_count != 1 || !len || len > SMALL_MAX)
+		return false;
+	if (to_guest && !mm_prepare_write(t->mm, addr, len))
+		return false;
+	*ret = to_guest ? read_small(t, addr, len, buf, op, arg)
+			: write_small(t, addr, len, whole, buf, op, arg);
+	return true;
+}
+
+/* Piece by piece, pinned. */
+static ssize_t transfer_pinned(struct task *t, const struct sys_iov *iov, size_t skip,
+			       bool to_guest, bool whole, ssize_t (*op)(void *arg, struct kiov *k),
+			       void *arg)
 {
 	struct iovec small_seg[SYS_IOV_SEGS];
 	struct mm_pin small_pins[SYS_IOV_SEGS];
@@ -202,4 +256,14 @@ ssize_t sys_iov_transfer(struct task *t, const struct sys_iov *iov, size_t skip,
 	} while (done < total);
 	free(mem);
 	return done ? (ssize_t)done : r;
+}
+
+ssize_t sys_iov_transfer(struct task *t, const struct sys_iov *iov, size_t skip, bool to_guest,
+			 bool whole, ssize_t (*op)(void *arg, struct kiov *k), void *arg)
+{
+	ssize_t n;
+
+	if (transfer_small(t, iov, skip, to_guest, whole, op, arg, &n))
+		return n;
+	return transfer_pinned(t, iov, skip, to_guest, whole, op, arg);
 }

@@ -387,16 +387,17 @@ s64 sys_epoll_ctl(struct task *t, const u64 a[6])
 static s64 wait_on(struct task *t, const u64 a[6], u64 deadline)
 {
 	int max = (int)a[2];
-	struct file *f;
+	struct fd_ref f;
 	s64 ret;
 
 	if (max <= 0 || max > EPOLL_MAX_EVENTS)
 		return -EINVAL;
-	f = fd_get(t->fds, (int)a[0]);
-	if (!f)
+	f = fd_ref(t->fds, (int)a[0]);
+	if (!f.file)
 		return -EBADF;
-	ret = file_is_epoll(f) ? epoll_wait_events(t, f, ua(a[1]), max, deadline) : -EINVAL;
-	file_put(f);
+	ret = file_is_epoll(f.file) ? epoll_wait_events(t, f.file, ua(a[1]), max, deadline)
+				    : -EINVAL;
+	fd_ref_put(f);
 	return ret;
 }
 

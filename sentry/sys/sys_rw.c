@@ -177,40 +177,82 @@ static int check_mode(struct file *f, bool write)
 	return (write ? file_writable(f) : file_readable(f)) ? 0 : -EBADF;
 }
 
+/* Longer transfers would keep others out of the address space for too long. */
+#define DIRECT_MAX (64UL << 10)
+
+struct direct {
+	struct vfs_direct d;
+	struct mm *mm;
+	uaddr addr;
+	bool to_guest;
+};
+
+static void *direct_begin(struct vfs_direct *d)
+{
+	struct direct *x = container_of(d, struct direct, d);
+	void *p;
+
+	return mm_direct_begin(x->mm, x->addr, d->len, x->to_guest, &p) ? p : NULL;
+}
+
+static void direct_end(struct vfs_direct *d)
+{
+	mm_direct_end(container_of(d, struct direct, d)->mm);
+}
+
+/* Between a file that is memory and guest memory at hand, without pinning it. False: not so. */
+static bool rw_direct(struct task *t, struct file *f, const struct sys_iov *iov,
+		      const struct sys_rw *rw, s64 *ret)
+{
+	struct direct x = { .d = { direct_begin, direct_end, iov->total },
+			    .mm = t->mm,
+			    .addr = ua((u64)iov->guest[0].iov_base),
+			    .to_guest = !rw->write };
+	ssize_t n;
+
+	if (!f->ops->direct || !iov->total || iov->total > DIRECT_MAX)
+		return false;
+	if (rw->write ? !vfs_write_direct(f, &x.d, rw->offset, task_rlimit(t, RLIMIT_FSIZE), &n)
+		      : !vfs_read_direct(f, &x.d, rw->offset, &n))
+		return false;
+	*ret = n;
+	return true;
+}
+
 static s64 rw_single(struct task *t, int fd, u64 buf, u64 len, const struct sys_rw *rw)
 {
-	struct file *f = fd_get(t->fds, fd);
+	struct fd_ref f = fd_ref(t->fds, fd);
 	struct sys_iov iov;
 	s64 n;
 
-	if (!f)
+	if (!f.file)
 		return -EBADF;
-	n = check_mode(f, rw->write);
+	n = check_mode(f.file, rw->write);
 	if (!n)
 		n = sys_iov_single(t, ua(buf), len, &iov);
-	if (!n)
-		n = sys_rw_iov(t, f, &iov, rw);
-	file_put(f);
+	if (!n && !rw_direct(t, f.file, &iov, rw, &n))
+		n = sys_rw_iov(t, f.file, &iov, rw);
+	fd_ref_put(f);
 	return n;
 }
 
 static s64 rw_vector(struct task *t, int fd, u64 vec, u64 count, const struct sys_rw *rw)
 {
-	struct file *f = fd_get(t->fds, fd);
+	struct fd_ref f = fd_ref(t->fds, fd);
 	struct sys_iov iov;
 	s64 n;
 
-	if (!f)
+	if (!f.file)
 		return -EBADF;
-	n = check_mode(f, rw->write);
+	n = check_mode(f.file, rw->write);
 	if (!n)
 		n = sys_iov_import(t, ua(vec), count, &iov);
 	if (!n) {
 		/* An empty vector is no transfer at all: no zero-length datagram either. */
-		n = count ? sys_rw_iov(t, f, &iov, rw) : 0;
+		n = count ? sys_rw_iov(t, f.file, &iov, rw) : 0;
 		sys_iov_free(&iov);
 	}
-	file_put(f);
+	fd_ref_put(f);
 	return n;
 }
 
@@ -292,12 +334,12 @@ s64 sys_pwritev2(struct task *t, const u64 a[6])
 
 s64 sys_lseek(struct task *t, const u64 a[6])
 {
-	struct file *f = fd_get(t->fds, (int)a[0]);
+	struct fd_ref f = fd_ref(t->fds, (int)a[0]);
 	s64 r;
 
-	if (!f)
+	if (!f.file)
 		return -EBADF;
-	r = vfs_lseek(f, (s64)a[1], (int)a[2]);
-	file_put(f);
+	r = vfs_lseek(f.file, (s64)a[1], (int)a[2]);
+	fd_ref_put(f);
 	return r;
 }

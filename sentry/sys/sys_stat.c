@@ -85,13 +85,13 @@ static int stat_out(struct task *t, uaddr buf, const struct kstat *k)
 
 static int getattr_fd(struct task *t, int fd, struct kstat *ret)
 {
-	struct file *f = fd_get_any(t->fds, fd);
+	struct fd_ref f = fd_ref_any(t->fds, fd);
 	int err;
 
-	if (!f)
+	if (!f.file)
 		return -EBADF;
-	err = sys_file_getattr(f, ret);
-	file_put(f);
+	err = sys_file_getattr(f.file, ret);
+	fd_ref_put(f);
 	return err;
 }
 

@@ -12,27 +12,19 @@ int sys_copy_path(struct task *t, uaddr path, char *dst)
 	return n < 0 ? (int)n : 0;
 }
 
-/* The start of relative walks: the cwd, or what dirfd refers to. */
-static int walk_start(struct task *t, int dirfd, struct path *ret)
+/* Relative walks start at the directory that dirfd refers to. */
+static int start_at_dir(struct task *t, int dirfd, struct sys_walk *w)
 {
-	struct file *f;
+	struct fd_ref f = fd_ref_any(t->fds, dirfd);
 
-	if (dirfd == AT_FDCWD) {
-		MUTEX_GUARD(&t->fs->lock);
-		*ret = t->fs->cwd;
-		path_get(ret);
-		return 0;
-	}
-	f = fd_get_any(t->fds, dirfd);
-	if (!f)
+	if (!f.file)
 		return -EBADF;
-	if (!f->path.mnt || !inode_is_dir(f->inode)) {
-		file_put(f);
+	if (!f.file->path.mnt || !inode_is_dir(f.file->inode)) {
+		fd_ref_put(f);
 		return -ENOTDIR;
 	}
-	*ret = f->path;
-	path_get(ret);
-	file_put(f);
+	w->dir = f;
+	w->w.cwd = f.file->path;
 	return 0;
 }
 
@@ -41,52 +33,64 @@ int sys_walk_begin(struct task *t, int dirfd, const char *path, struct sys_walk 
 	/* An empty path fails in the walk; it must not need a good dirfd's type first but its
 	 * existence. */
 	int from = path[0] == '/' ? AT_FDCWD : dirfd;
+	struct fs_context *fs = t->fs;
 	int r;
 
 	memset(ret, 0, sizeof(*ret));
-	r = walk_start(t, from, &ret->cwd);
-	if (r < 0)
+	if (from != AT_FDCWD && (r = start_at_dir(t, from, ret)) < 0)
 		return r;
-	mutex_lock(&t->fs->lock);
-	ret->root = t->fs->root;
-	path_get(&ret->root);
-	ret->w.umask = t->fs->umask;
-	mutex_unlock(&t->fs->lock);
-	ret->cred = cred_get(t->cred);
-	ret->w.cred = ret->cred;
+	ret->counted = refs_read(&fs->refs) > 1;
+	if (ret->counted) {
+		mutex_lock(&fs->lock);
+		path_get(&fs->root);
+		path_get(&fs->cwd);
+	}
+	ret->root = fs->root;
+	ret->cwd = fs->cwd;
+	ret->w.umask = fs->umask;
+	if (ret->counted)
+		mutex_unlock(&fs->lock);
+	ret->w.cred = t->cred;
 	ret->w.root = ret->root;
-	ret->w.cwd = ret->cwd;
+	if (from == AT_FDCWD)
+		ret->w.cwd = ret->cwd;
 	return 0;
 }
 
 void sys_walk_end(struct sys_walk *w)
 {
-	path_put(&w->root);
-	path_put(&w->cwd);
-	cred_put(w->cred);
-	memset(w, 0, sizeof(*w));
+	if (w->counted) {
+		path_put(&w->root);
+		path_put(&w->cwd);
+	}
+	fd_ref_put(w->dir);
 }
 
 /* AT_EMPTY_PATH with "": what the descriptor itself refers to. */
 static int path_of_fd(struct task *t, int fd, struct path *ret)
 {
-	struct file *f;
+	struct fd_ref f;
+	int r = 0;
 
-	if (fd == AT_FDCWD)
-		return walk_start(t, fd, ret);
-	f = fd_get_any(t->fds, fd);
-	if (!f)
+	if (fd == AT_FDCWD) {
+		MUTEX_GUARD(&t->fs->lock);
+		*ret = t->fs->cwd;
+		path_get(ret);
+		return 0;
+	}
+	f = fd_ref_any(t->fds, fd);
+	if (!f.file)
 		return -EBADF;
-	if (!f->path.dentry) {
+	if (f.file->path.dentry) {
+		*ret = f.file->path;
+		path_get(ret);
+	} else {
 		/* Pipes, sockets, ... have no path: handlers that can serve an inode look before.
 		 */
-		file_put(f);
-		return -EOPNOTSUPP;
+		r = -EOPNOTSUPP;
 	}
-	*ret = f->path;
-	path_get(ret);
-	file_put(f);
-	return 0;
+	fd_ref_put(f);
+	return r;
 }
 
 int sys_path_at(struct task *t, int dirfd, uaddr path, int at_flags, struct path *ret)

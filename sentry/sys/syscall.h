@@ -41,13 +41,16 @@ s64 sys_dispatch(struct task *t, u64 nr, const u64 a[6]);
  * -ENAMETOOLONG. */
 int sys_copy_path(struct task *t, uaddr path, char *dst);
 /*
- * A walk context from the current task and dirfd (AT_FDCWD or a descriptor). Holds references until
- * walk_end. path decides: absolute paths ignore dirfd. -EBADF, -ENOTDIR.
+ * A walk context from the current task and dirfd (AT_FDCWD or a descriptor), good until walk_end.
+ * path decides: absolute paths ignore dirfd. -EBADF, -ENOTDIR. It holds references only on what
+ * another task could take away: the credentials are the task's own to change, root and cwd too
+ * while no CLONE_FS shares them.
  */
 struct sys_walk {
 	struct walk_context w;
-	struct path root, cwd;
-	const struct cred *cred;
+	struct path root, cwd; /* references, if counted */
+	bool counted;
+	struct fd_ref dir; /* where w.cwd is from a descriptor */
 };
 int sys_walk_begin(struct task *t, int dirfd, const char *path, struct sys_walk *ret);
 void sys_walk_end(struct sys_walk *w);
