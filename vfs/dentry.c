@@ -22,12 +22,31 @@ void dcache_unlock(void)
 	mutex_unlock(&cache_lock);
 }
 
+static u64 mix(u64 h, u64 w)
+{
+	h = (h ^ w) * 0x9e3779b97f4a7c15ULL;
+	return h ^ (h >> 29);
+}
+
+/* Of a few bytes at a time: every path component passes here. */
 static u32 name_hash(const struct dentry *parent, const char *name, size_t len)
 {
-	u64 h = (uintptr_t)parent * 0x9e3779b97f4a7c15ULL;
+	u64 h = mix((uintptr_t)parent, len), w = 0;
 
-	for (size_t i = 0; i < len; i++)
-		h = (h ^ (u8)name[i]) * 0x100000001b3ULL;
+	for (; len >= 8; len -= 8, name += 8) {
+		memcpy(&w, name, 8);
+		h = mix(h, w);
+	}
+	if (len >= 4) {
+		u32 first, last;
+
+		memcpy(&first, name, 4);
+		memcpy(&last, name + len - 4, 4);
+		h = mix(h, (u64)first << 32 | last);
+	} else if (len) {
+		h = mix(h,
+			(u64)(u8)name[0] << 16 | (u64)(u8)name[len / 2] << 8 | (u8)name[len - 1]);
+	}
 	return (u32)(h ^ (h >> 32));
 }
 
@@ -183,6 +202,16 @@ bool dentry_is_ancestor(struct dentry *a, struct dentry *b)
 }
 
 /* ---- lookup ---- */
+
+struct dentry *dcache_find_locked(struct dentry *parent, const char *name, size_t len)
+{
+	struct dentry *d = hash_find(parent, name, len, name_hash(parent, name, len));
+
+	mutex_assert_held(&cache_lock);
+	if (d && !d->used)
+		d->used = true;
+	return d;
+}
 
 /* The cached dentry (maybe negative) with a reference, or NULL. */
 static struct dentry *cache_find(struct dentry *parent, const char *name, size_t len)

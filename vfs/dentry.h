@@ -68,5 +68,7 @@ void dcache_shrink(struct superblock *sb);
 /* For path texts, with the cache locked (names and parents stable). */
 void dcache_lock(void);
 void dcache_unlock(void);
+/* With the cache locked: the cached dentry (maybe negative), borrowed until unlock; or NULL. */
+struct dentry *dcache_find_locked(struct dentry *parent, const char *name, size_t len);
 
 #endif

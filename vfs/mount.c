@@ -21,14 +21,33 @@ void mount_unlock_all(void)
 	mutex_unlock(&tree_lock);
 }
 
+/* next is NULL until something was mounted there. */
 static struct list *bucket_of(const struct mount *parent, const struct dentry *point)
 {
 	u64 h = ((uintptr_t)parent ^ ((uintptr_t)point << 7)) * 0x9e3779b97f4a7c15ULL;
-	struct list *b = &buckets[h >> 56];
 
+	return &buckets[h >> 56];
+}
+
+static void hash_add(struct mount *m)
+{
+	struct list *b = bucket_of(m->parent, m->mountpoint);
+
+	dcache_lock();
 	if (!b->next)
 		list_init(b);
-	return b;
+	list_push_front(b, &m->hash_node);
+	dcache_unlock();
+	atomic_fetch_add(&m->mountpoint->mounted, 1);
+}
+
+static void hash_del(struct mount *m)
+{
+	dcache_lock();
+	list_del(&m->hash_node);
+	dcache_unlock();
+	if (m->mountpoint)
+		atomic_fetch_sub(&m->mountpoint->mounted, 1);
 }
 
 struct mount *mount_child(const struct mount *parent, const struct dentry *point)
@@ -36,6 +55,8 @@ struct mount *mount_child(const struct mount *parent, const struct dentry *point
 	struct list *b = bucket_of(parent, point);
 	struct mount *m;
 
+	if (!b->next)
+		return NULL;
 	list_for_each (m, b, hash_node)
 		if (m->parent == parent && m->mountpoint == point)
 			return m;
@@ -217,8 +238,7 @@ void mount_attach(struct mount *m, struct mount *parent, struct dentry *point, s
 	m->parent = mount_get(parent);
 	m->mountpoint = dentry_get(point);
 	list_push_back(&parent->children, &m->child_node);
-	list_push_front(bucket_of(parent, point), &m->hash_node);
-	atomic_fetch_add(&point->mounted, 1);
+	hash_add(m);
 }
 
 /* Takes m out of its tree and queues it on `out` (ns_node), with its parent and mountpoint
@@ -226,12 +246,10 @@ void mount_attach(struct mount *m, struct mount *parent, struct dentry *point, s
 static void detach(struct mount *m, struct list *out)
 {
 	list_del(&m->child_node);
-	list_del(&m->hash_node);
+	hash_del(m);
 	list_del(&m->ns_node);
 	m->ns->count--;
 	m->ns = NULL;
-	if (m->mountpoint)
-		atomic_fetch_sub(&m->mountpoint->mounted, 1);
 	list_push_back(out, &m->ns_node);
 }
 
@@ -278,16 +296,13 @@ void mount_reattach(struct mount *m, struct mount *parent, struct dentry *point,
 	*ret_old_parent = m->parent;
 	*ret_old_point = m->mountpoint;
 	list_del(&m->child_node);
-	list_del(&m->hash_node);
-	if (m->mountpoint)
-		atomic_fetch_sub(&m->mountpoint->mounted, 1);
+	hash_del(m);
 	m->parent = parent ? mount_get(parent) : NULL;
 	m->mountpoint = parent ? dentry_get(point) : NULL;
 	if (!parent)
 		return;
 	list_push_back(&parent->children, &m->child_node);
-	list_push_front(bucket_of(parent, point), &m->hash_node);
-	atomic_fetch_add(&point->mounted, 1);
+	hash_add(m);
 }
 
 struct mount *mount_clone_of(const struct mount_clone *c, size_t count, const struct mount *from)

@@ -2,7 +2,9 @@
  * vfs/mount.h: struct mount, for vfs/ alone.
  *
  * All mount trees share one lock (RANK_MOUNT, mount_lock). A mount in a tree is
- * held by the tree; detached mounts live on while paths refer to them.
+ * held by the tree; detached mounts live on while paths refer to them. What is
+ * mounted where changes with the dentry cache locked too, so that a path walk
+ * which holds that lock crosses mounts without another.
  */
 #ifndef MINISENTRY_VFS_MOUNT_H
 #define MINISENTRY_VFS_MOUNT_H
@@ -53,7 +55,7 @@ int mount_new(struct superblock *sb, struct dentry *root, u32 flags, struct moun
 
 /* ---- with mount_lock held ---- */
 
-/* The mount put last on (parent, point); borrowed. */
+/* The mount put last on (parent, point); borrowed. The dentry cache's lock is enough. */
 struct mount *mount_child(const struct mount *parent, const struct dentry *point);
 /* Puts m (its reference becomes the tree's) onto (parent, point); parent NULL: the namespace's
  * root. */

@@ -11,7 +11,8 @@
 
 #define RESOLVE_SCOPED (RESOLVE_BENEATH | RESOLVE_IN_ROOT)
 
-int walk_init(struct walk *ws, const struct walk_context *ctx, const char *path)
+/* Everything but the references on ws->cur. */
+static int prepare(struct walk *ws, const struct walk_context *ctx, const char *path)
 {
 	u64 resolve = ctx->resolve;
 
@@ -29,10 +30,28 @@ int walk_init(struct walk *ws, const struct walk_context *ctx, const char *path)
 	if (*path == '/' && (resolve & RESOLVE_BENEATH))
 		return -EXDEV;
 	ws->cur = *path == '/' ? ws->root : ctx->cwd;
-	if (!ws->cur.dentry)
-		return -ENOTDIR;
-	path_get(&ws->cur);
-	return 0;
+	return ws->cur.dentry ? 0 : -ENOTDIR;
+}
+
+int walk_init(struct walk *ws, const struct walk_context *ctx, const char *path)
+{
+	int err = prepare(ws, ctx, path);
+	struct path start = ws->cur;
+
+	if (!err)
+		walk_cached(ws, &start, false, false);
+	return err;
+}
+
+int walk_init_all(struct walk *ws, const struct walk_context *ctx, const char *path, bool follow)
+{
+	int err = prepare(ws, ctx, path);
+	struct path start = ws->cur;
+
+	if (err)
+		return err;
+	walk_cached(ws, &start, true, follow);
+	return *ws->frame[0].pos ? 0 : WALK_DONE;
 }
 
 void walk_fini(struct walk *ws)
@@ -274,6 +293,12 @@ int walk_to_parent(struct walk *ws)
 		err = step(ws, true);
 		if (err < 0)
 			return err;
+		if (err == WALK_AGAIN) {
+			struct path from = ws->cur;
+
+			walk_cached(ws, &from, false, false);
+			path_put(&from);
+		}
 	}
 }
 
@@ -313,15 +338,15 @@ int vfs_walk(const struct walk_context *w, const char *path, u32 flags, struct p
 		path_get(ret);
 		return 0;
 	}
-	err = walk_init(&ws, w, path);
-	if (err)
+	err = walk_init_all(&ws, w, path, flags & WALK_FOLLOW);
+	if (err < 0)
 		return err;
-	err = walk_all(&ws, flags & WALK_FOLLOW);
+	err = err == WALK_DONE ? 0 : walk_all(&ws, flags & WALK_FOLLOW);
 	if (!err && (flags & WALK_DIRECTORY) && !inode_is_dir(ws.cur.dentry->inode))
 		err = -ENOTDIR;
 	if (!err) {
 		*ret = ws.cur;
-		path_get(ret);
+		ws.cur = (struct path){ 0 };
 	}
 	walk_fini(&ws);
 	return err;

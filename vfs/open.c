@@ -293,18 +293,19 @@ static int finish_creating(struct walk *ws, const struct open_how_k *how, bool *
 	}
 }
 
-static int open_walked(struct walk *ws, const struct open_how_k *how, struct file **ret)
+/* done: ws->cur is the object already. */
+static int open_walked(struct walk *ws, const struct open_how_k *how, bool done, struct file **ret)
 {
 	bool creating = how->flags & O_CREAT, created = false;
 	bool follow = !(how->flags & O_NOFOLLOW);
-	int err;
+	int err = done ? 0 : WALK_AGAIN;
 
-	do {
+	while (err == WALK_AGAIN) {
 		err = walk_to_parent(ws);
 		if (!err)
 			err = creating ? finish_creating(ws, how, &created)
 				       : walk_finish(ws, follow);
-	} while (err == WALK_AGAIN);
+	}
 	if (err)
 		return err;
 	if (created)
@@ -328,10 +329,11 @@ int vfs_open(const struct walk_context *w, const char *path, const struct open_h
 	if (h.flags & O_TMPFILE_BIT)
 		return open_tmpfile(w, path, &h, ret);
 	for (int tries = 0; tries < 2; tries++) {
-		err = walk_init(&ws, w, path);
-		if (err)
+		err = h.flags & O_CREAT ? walk_init(&ws, w, path)
+					: walk_init_all(&ws, w, path, !(h.flags & O_NOFOLLOW));
+		if (err < 0)
 			return err;
-		err = open_walked(&ws, &h, ret);
+		err = open_walked(&ws, &h, err == WALK_DONE, ret);
 		/* Replaced on the host behind a cached name: look it up once more. */
 		if (err == -ESTALE)
 			dentry_forget(ws.cur.dentry);

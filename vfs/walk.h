@@ -20,6 +20,7 @@
 
 #define WALK_MAX_LINKS 40
 #define WALK_AGAIN 1
+#define WALK_DONE 2
 
 enum walk_last { LAST_NORM, LAST_DOT, LAST_DOTDOT, LAST_ROOT };
 
@@ -42,6 +43,15 @@ struct walk {
 
 /* -ENOENT for "", -ENAMETOOLONG, -EXDEV. Nothing to finish on failure. */
 int walk_init(struct walk *ws, const struct walk_context *ctx, const char *path);
+/* The same for a path whose object is there already or not wanted: WALK_DONE with ws->cur on it
+ * when the caches knew all of the way (follow: a symlink at its end is followed), else 0. */
+int walk_init_all(struct walk *ws, const struct walk_context *ctx, const char *path, bool follow);
+/*
+ * Goes on from `cur` (borrowed) as far as the dentry cache and the mount tree know the way and no
+ * decision is needed, all under one lock, and leaves ws->cur there with references. Stops before
+ * the last component, or with to_end after it.
+ */
+void walk_cached(struct walk *ws, const struct path *cur, bool to_end, bool follow);
 void walk_fini(struct walk *ws);
 /* Walks all but the last component. ws->cur is a directory that the caller may search. */
 int walk_to_parent(struct walk *ws);
