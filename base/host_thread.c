@@ -4,6 +4,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -54,6 +55,93 @@ int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	return -r;
+}
+
+/* ---- workers ---- */
+
+#define IDLE_MAX 8
+
+struct host_worker {
+	_Atomic u32 busy; /* futex */
+	void (*fn)(void *arg);
+	void *arg;
+	struct host_worker *next;
+};
+
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct host_worker *idle; /* protected by idle_lock, as is its number */
+static int idle_count;
+
+/* False: there are enough. */
+static bool make_idle(struct host_worker *w)
+{
+	bool room;
+
+	pthread_mutex_lock(&idle_lock);
+	room = idle_count < IDLE_MAX;
+	if (room) {
+		w->next = idle;
+		idle = w;
+		idle_count++;
+	}
+	pthread_mutex_unlock(&idle_lock);
+	return room;
+}
+
+static void *worker_main(void *arg)
+{
+	struct host_worker *w = arg;
+
+	do {
+		while (!atomic_load(&w->busy))
+			host_futex_wait_until(&w->busy, 0, UINT64_MAX);
+		if (!w->fn)
+			break;
+		w->fn(w->arg);
+		atomic_store(&w->busy, 0);
+	} while (make_idle(w));
+	free(w);
+	return NULL;
+}
+
+int host_worker_get(struct host_worker **ret)
+{
+	struct host_worker *w;
+	int r;
+
+	pthread_mutex_lock(&idle_lock);
+	w = idle;
+	if (w) {
+		idle = w->next;
+		idle_count--;
+	}
+	pthread_mutex_unlock(&idle_lock);
+	if (!w) {
+		w = calloc(1, sizeof(*w));
+		if (!w)
+			return -ENOMEM;
+		r = host_thread_start(worker_main, w, HOST_WORKER_STACK);
+		if (r < 0) {
+			free(w);
+			return r;
+		}
+	}
+	*ret = w;
+	return 0;
+}
+
+void host_worker_start(struct host_worker *w, void (*fn)(void *arg), void *arg)
+{
+	w->fn = fn;
+	w->arg = arg;
+	atomic_store(&w->busy, 1);
+	syscall(SYS_futex, &w->busy, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1);
+}
+
+void host_worker_put(struct host_worker *w)
+{
+	if (!make_idle(w))
+		host_worker_start(w, NULL, NULL);
 }
 
 /* A number in a file; UINT64_MAX when it is absent or says "max". */

@@ -22,6 +22,20 @@ int host_futex_wait_until(_Atomic u32 *word, u32 expected, u64 deadline_ns);
 int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size);
 
 /*
+ * Workers: threads as above with a stack of HOST_WORKER_STACK, kept for the next
+ * use when their function returns (a few of them).
+ *	host_worker_get(&w); ... host_worker_start(w, fn, arg);
+ */
+#define HOST_WORKER_STACK (256UL << 10)
+struct host_worker;
+/* A worker that sleeps. 0, -EAGAIN, -ENOMEM. */
+int host_worker_get(struct host_worker **ret);
+/* Runs fn(arg) in it. It belongs to nobody from here on. */
+void host_worker_start(struct host_worker *w, void (*fn)(void *arg), void *arg);
+/* Gives back one that was not started. */
+void host_worker_put(struct host_worker *w);
+
+/*
  * How many tasks the host lets this user have, by RLIMIT_NPROC, threads-max,
  * pid_max and the cgroup's pids.max, as far as they can be read (before
  * confinement); UINT64_MAX when nothing is known.

@@ -86,6 +86,7 @@ static void tear_down(struct mm *mm)
 		vma_leave(&op, v);
 	mm->torn_down = true;
 	mm_op_end(&op);
+	mm_set_exe(mm, NULL, NULL);
 }
 
 void mm_put(struct mm *mm)
@@ -95,8 +96,6 @@ void mm_put(struct mm *mm)
 	if (!mm->torn_down)
 		tear_down(mm);
 	platform_as_put(mm->as);
-	if (mm->exe)
-		mm->exe_put(mm->exe);
 	ASSERT(!mm->write_pins);
 	pma_set_destroy(&mm->pmas);
 	pma_set_destroy(&mm->kept);

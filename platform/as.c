@@ -22,15 +22,23 @@
 
 int platform_as_new(struct platform *p, struct platform_as **ret)
 {
-	struct platform_as *as = calloc(1, sizeof(*as));
+	struct platform_as *as = pool_take(p);
 	int err = -ENOMEM;
 
+	if (as) {
+		*ret = as;
+		return 0;
+	}
+	as = calloc(1, sizeof(*as));
 	if (!as)
 		return -ENOMEM;
 	as->platform = p;
+	as->clean = true;
 	list_init(&as->node);
 	list_init(&as->contexts);
 	list_init(&as->retired);
+	list_init(&as->parked);
+	list_init(&as->pool_node);
 	mutex_init(&as->lock, RANK_PLATFORM, "platform_as");
 	err = control_alloc(&p->control);
 	if (err < 0)
@@ -82,7 +90,7 @@ struct platform_as *platform_as_get(struct platform_as *as)
 	return as;
 }
 
-static void as_destroy(struct platform_as *as)
+void as_destroy(struct platform_as *as)
 {
 	struct platform *p = as->platform;
 	struct retired_thread *r, *tmp;
@@ -91,6 +99,7 @@ static void as_destroy(struct platform_as *as)
 	reaper_remove(p, as);
 	host_kill(as->pid, SIGKILL);
 	host_reap(as->pid);
+	contexts_retire_parked(as);
 	list_for_each_safe (r, tmp, &as->retired, node) {
 		list_del(&r->node);
 		free(r);
@@ -109,7 +118,7 @@ static void as_destroy(struct platform_as *as)
 
 void platform_as_put(struct platform_as *as)
 {
-	if (as && refs_put(&as->refs))
+	if (as && refs_put(&as->refs) && !pool_keep(as))
 		as_destroy(as);
 }
 
@@ -313,11 +322,19 @@ int as_encode_deferred(const struct platform_as *as, const struct platform_op *o
 	return 0;
 }
 
+static bool is_everything(const struct platform_as *as, const struct platform_op *op)
+{
+	return op->kind == PLATFORM_OP_UNMAP && op->addr <= as->platform->guest_min &&
+	       op->addr + op->len >= STUB_AREA;
+}
+
 int platform_as_batch(struct platform_as *as, const struct platform_op *ops, size_t count)
 {
 	s64 ret;
 
 	MUTEX_GUARD(&as->lock);
+	if (dead_result(ops, count) < 0) /* something is mapped */
+		as->clean = false;
 	ret = run_deferred_locked(as);
 	if (ret < 0)
 		return ret == -ESRCH ? dead_result(ops, count) : -ENOMEM;
@@ -335,6 +352,7 @@ int platform_as_batch(struct platform_as *as, const struct platform_op *ops, siz
 			return dead_result(ops, count);
 		if (ret < 0)
 			return ret == -EAGAIN ? -ENOMEM : (int)ret;
+		as->clean = as->clean || (count == 1 && is_everything(as, ops));
 		ops += n;
 		count -= n;
 	}

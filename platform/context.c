@@ -96,6 +96,32 @@ static void collect_retired_locked(struct platform_as *as, u32 max)
 	}
 }
 
+bool context_all_gone(struct platform_as *as, u64 deadline_ns)
+{
+	struct retired_thread *r;
+	struct stub_ctx *shared;
+
+	MUTEX_GUARD(&as->lock);
+	while (!list_empty(&as->retired)) {
+		r = list_first(&as->retired, struct retired_thread, node);
+		if (host_tgkill(as->pid, r->tid, 0) != -ESRCH) {
+			if (host_clock_ns(CLOCK_MONOTONIC) > deadline_ns)
+				return false;
+			/* The kernel's wake at its exit, or a hostile one, or none. */
+			shared = control_slot(&as->platform->control,
+					      as->slot_control[r->local_slot] & ~SLOT_NOT_MAPPED);
+			if (host_futex_wait(&shared->word, TURN_EXIT, NSEC_PER_SEC / 1000, false) ==
+			    -EAGAIN)
+				host_yield();
+			continue;
+		}
+		list_del(&r->node);
+		slot_give_locked(as, r->local_slot);
+		free(r);
+	}
+	return !as->lost_thread && !atomic_load(&as->dead);
+}
+
 /* ---- life ---- */
 
 static int start_thread_locked(struct platform_context *ctx)
@@ -130,86 +156,204 @@ static int start_thread_locked(struct platform_context *ctx)
 	return as->platform->ops->context_start(ctx);
 }
 
-int platform_context_new(struct platform_as *as, struct platform_context **ret)
+static void enter_locked(struct platform_context *ctx)
+{
+	list_push_back(&ctx->as->contexts, &ctx->node);
+	atomic_fetch_add(&ctx->as->context_count, 1);
+}
+
+static void leave_locked(struct platform_context *ctx)
+{
+	list_del(&ctx->node);
+	atomic_fetch_sub(&ctx->as->context_count, 1);
+}
+
+/* A thread of as that has given up its context, with a slot; NULL: there is none. */
+static struct platform_context *unpark_locked(struct platform_as *as)
+{
+	struct platform_context *ctx;
+
+	if (list_empty(&as->parked))
+		return NULL;
+	ctx = list_first(&as->parked, struct platform_context, node);
+	list_del(&ctx->node);
+	as->parked_count--;
+	return ctx;
+}
+
+/* A context without a thread. */
+static struct platform_context *context_alloc(struct platform_as *as)
 {
 	struct platform_context *ctx = calloc(1, sizeof(*ctx));
+
+	if (!ctx)
+		return NULL;
+	ctx->xbuf = malloc(XSTATE_BUF_SIZE);
+	if (!ctx->xbuf) {
+		free(ctx);
+		return NULL;
+	}
+	list_init(&ctx->node);
+	ctx->as = as;
+	ctx->platform = as->platform;
+	return ctx;
+}
+
+static void context_release(struct platform_context *ctx)
+{
+	free(ctx->xbuf);
+	free(ctx);
+}
+
+/* A thread for it. 0 or -errno, and the context is as it was. */
+static int context_populate_locked(struct platform_context *ctx)
+{
+	struct platform_as *as = ctx->as;
+	int err;
+
+	collect_retired_locked(as, as->slot_count < STUB_SLOT_MAX ? COLLECT_MAX : STUB_SLOT_MAX);
+	err = slot_take_locked(as);
+	if (err < 0)
+		return err;
+	ctx->local_slot = (u32)err;
+	ctx->slot = as->slot_control[err] & ~SLOT_NOT_MAPPED;
+	ctx->mem = control_slot(&as->platform->control, ctx->slot);
+	ctx->shared = (struct stub_ctx *)ctx->mem;
+	ctx->stub_addr = STUB_SLOTS + (u64)ctx->local_slot * STUB_SLOT_SIZE;
+	err = start_thread_locked(ctx);
+	if (err < 0)
+		slot_give_locked(as, ctx->local_slot);
+	return err;
+}
+
+int context_spare(struct platform_as *as)
+{
+	struct platform_context *ctx = context_alloc(as);
 	int err;
 
 	if (!ctx)
 		return -ENOMEM;
-	ctx->xbuf = malloc(XSTATE_BUF_SIZE);
-	if (!ctx->xbuf) {
-		free(ctx);
-		return -ENOMEM;
-	}
-	list_init(&ctx->node);
-	ctx->as = platform_as_get(as);
-	ctx->platform = as->platform;
-	{
-		MUTEX_GUARD(&as->lock);
-		collect_retired_locked(as, as->slot_count < STUB_SLOT_MAX ? COLLECT_MAX
-									  : STUB_SLOT_MAX);
-		err = slot_take_locked(as);
-		if (err >= 0) {
-			ctx->local_slot = (u32)err;
-			ctx->slot = as->slot_control[err] & ~SLOT_NOT_MAPPED;
-			ctx->mem = control_slot(&as->platform->control, ctx->slot);
-			ctx->shared = (struct stub_ctx *)ctx->mem;
-			ctx->stub_addr = STUB_SLOTS + (u64)ctx->local_slot * STUB_SLOT_SIZE;
-			err = start_thread_locked(ctx);
-			if (err == 0) {
-				list_push_back(&as->contexts, &ctx->node);
-				atomic_fetch_add(&as->context_count, 1);
-			} else {
-				slot_give_locked(as, ctx->local_slot);
-			}
-		}
-	}
+	MUTEX_GUARD(&as->lock);
+	err = context_populate_locked(ctx);
 	if (err < 0) {
-		free(ctx->xbuf);
-		platform_as_put(as);
-		free(ctx);
+		context_release(ctx);
 		return err;
 	}
+	list_push_back(&as->parked, &ctx->node);
+	as->parked_count++;
+	return 0;
+}
+
+int platform_context_new(struct platform_as *as, struct platform_context **ret)
+{
+	struct platform_context *ctx;
+	int err = 0;
+
+	{
+		MUTEX_GUARD(&as->lock);
+		ctx = unpark_locked(as);
+		if (ctx)
+			enter_locked(ctx);
+	}
+	if (ctx) {
+		err = as->platform->ops->context_start(ctx);
+		ASSERT(err == 0);
+	} else {
+		ctx = context_alloc(as);
+		if (!ctx)
+			return -ENOMEM;
+		MUTEX_GUARD(&as->lock);
+		err = context_populate_locked(ctx);
+		if (err == 0)
+			enter_locked(ctx);
+	}
+	if (err < 0) {
+		context_release(ctx);
+		return err;
+	}
+	platform_as_get(as);
 	*ret = ctx;
 	return 0;
 }
 
+/* The thread leaves, it has been told; ctx is of no more use. */
 static void retire_locked(struct platform_context *ctx)
 {
 	struct platform_as *as = ctx->as;
 	struct retired_thread *r;
 
-	list_del(&ctx->node);
-	atomic_fetch_sub(&as->context_count, 1);
-	if (atomic_load(&as->dead))
-		return;
-	r = malloc(sizeof(*r));
-	if (!r) {
-		/* Nothing to remember it by: the slot is lost until the stub dies. */
-		return;
+	if (!atomic_load(&as->dead)) {
+		r = malloc(sizeof(*r));
+		if (r) {
+			r->tid = ctx->tid;
+			r->local_slot = ctx->local_slot;
+			r->since_ns = host_clock_ns(CLOCK_MONOTONIC);
+			list_push_back(&as->retired, &r->node);
+		} else {
+			/* Nothing to remember it by: the slot is lost until the stub dies. */
+			as->lost_thread = true;
+		}
 	}
-	r->tid = ctx->tid;
-	r->local_slot = ctx->local_slot;
-	r->since_ns = host_clock_ns(CLOCK_MONOTONIC);
-	list_push_back(&as->retired, &r->node);
+	context_release(ctx);
+}
+
+void contexts_retire_parked(struct platform_as *as)
+{
+	struct platform_context *ctx;
+
+	MUTEX_GUARD(&as->lock);
+	while ((ctx = unpark_locked(as))) {
+		ctx->platform->ops->context_stop(ctx);
+		retire_locked(ctx);
+	}
+}
+
+/*
+ * The thread stays, for the next context of its address space: it waits for its
+ * turn. The other threads of its process can make it run, as they could at any
+ * time; what it does is their doing, and nobody listens to it.
+ */
+static bool park_locked(struct platform_context *ctx)
+{
+	struct platform_as *as = ctx->as;
+
+	if (platform_contexts_bound(ctx->platform) || ctx->dead || atomic_load(&as->dead) ||
+	    as->parked_count >= PARKED_MAX)
+		return false;
+	leave_locked(ctx);
+	ctx->deferred_count = 0;
+	ctx->shared->deferred = 0;
+	atomic_store(&ctx->interrupted, false);
+	atomic_store(&ctx->wall_ns, 0);
+	ctx->spin_credit = ctx->spin_penalty = 0;
+	ctx->handle_ns = ctx->last_stop_ns = 0;
+	list_push_front(&as->parked, &ctx->node);
+	as->parked_count++;
+	return true;
 }
 
 void platform_context_free(struct platform_context *ctx)
 {
+	struct platform_as *as;
+	bool parked;
+
 	if (!ctx)
 		return;
-	ctx->platform->ops->context_stop(ctx);
+	as = ctx->as;
 	if (current == ctx)
 		current = NULL;
 	{
-		MUTEX_GUARD(&ctx->as->lock);
-		retire_locked(ctx);
-		collect_retired_locked(ctx->as, COLLECT_MAX);
+		MUTEX_GUARD(&as->lock);
+		parked = park_locked(ctx);
 	}
-	platform_as_put(ctx->as);
-	free(ctx->xbuf);
-	free(ctx);
+	if (!parked) {
+		ctx->platform->ops->context_stop(ctx);
+		MUTEX_GUARD(&as->lock);
+		leave_locked(ctx);
+		retire_locked(ctx);
+		collect_retired_locked(as, COLLECT_MAX);
+	}
+	platform_as_put(as);
 }
 
 /* ---- deferred calls ---- */
@@ -373,7 +517,7 @@ u64 platform_context_cpu_ns(struct platform_context *ctx)
 	u64 running = running_ns(ctx, now);
 	u64 mine = atomic_load_explicit(&ctx->wall_ns, memory_order_relaxed) + running;
 	u64 all = atomic_load_explicit(&as->wall_ns, memory_order_relaxed);
-	u64 cpu = as_cpu_ns(as);
+	u64 cpu = as_cpu_ns(as), former = as->former_cpu_ns;
 	struct platform_context *c;
 
 	/* The lock is held while the mapper works; without it the other contexts' last stops must
@@ -385,6 +529,7 @@ u64 platform_context_cpu_ns(struct platform_context *ctx)
 	} else {
 		all += running;
 	}
+	cpu = cpu > former ? cpu - former : 0; /* 0 too when it is dead */
 	if (cpu == 0 || cpu >= all)
 		return mine;
 	return (u64)((unsigned __int128)cpu * mine / all);

@@ -5,6 +5,7 @@
  * filters.c	seccomp filters of zygote, mapper and guest threads, from one table
  * zygote.c	starting it and asking it for stubs
  * as.c		address spaces: commands to the mapper
+ * pool.c	stubs whose guest is gone, emptied for the next one
  * context.c	guest threads: slots, creation, retirement, CPU time
  * ptrace/, seccomp/	how a guest thread is run: struct platform_ops
  *
@@ -104,6 +105,12 @@ struct platform {
 	pthread_t reaper;
 	bool reaper_started;
 	_Atomic int running; /* contexts that run guest code or spin */
+	struct stub_pool {
+		struct mutex lock;
+		struct list ready; /* platform_as.pool_node, without references */
+		int count;
+		bool closed;
+	} pool;
 };
 
 /* For tests: as on a host without syscall user dispatch. */
@@ -143,9 +150,27 @@ struct platform_as {
 			    */
 	u32 *slot_free;	   /* stack of local slots without a thread */
 	u32 slot_count, slot_free_count, slot_capacity;
-	_Atomic u64 wall_ns; /* time in guest code, all contexts that ever were */
+	struct list parked; /* platform_context.node: threads that wait for the next context */
+	u32 parked_count;
+	bool lost_thread;      /* one left that nobody remembers: not for reuse */
+	bool clean;	       /* nothing of a guest is mapped, by the mapper's word */
+	_Atomic u64 wall_ns;   /* time in guest code, all contexts of the present guest */
+	u64 former_cpu_ns;     /* immutable between reuses: CPU time of former guests */
+	struct list pool_node; /* protected by pool.lock */
 	_Atomic u32 context_count;
 };
+/* Kills and reaps the stub, frees. Nobody refers to it. */
+void as_destroy(struct platform_as *as);
+
+/* ---- reuse of stubs ---- */
+
+void pool_init(struct platform *p);
+/* The last reference to as is gone. True when the pool has it now. May take some time. */
+bool pool_keep(struct platform_as *as);
+/* A stub as if new with one reference, or NULL. */
+struct platform_as *pool_take(struct platform *p);
+/* Destroys those in the pool; it takes no more. */
+void pool_close(struct platform *p);
 
 /* Tells the mapper to go, waits for the result: >= 0, or -errno; -ESRCH when the stub is dead. */
 s64 as_submit_locked(struct platform_as *as, u32 kind, u32 count);
@@ -171,6 +196,16 @@ struct retired_thread {
 };
 
 /* ---- contexts ---- */
+
+/* Threads that an address space keeps for later. */
+#define PARKED_MAX 8
+
+/* Makes a thread that waits for its first context. 0 or -errno. */
+int context_spare(struct platform_as *as);
+/* Tells parked threads to leave. */
+void contexts_retire_parked(struct platform_as *as);
+/* Waits until all threads but the mapper are gone, by the kernel's word. False: not in time. */
+bool context_all_gone(struct platform_as *as, u64 deadline_ns);
 
 /* Twice what any XSAVE area takes that a kernel hands out (AMX: 11 KiB). */
 #define XSTATE_BUF_SIZE (2 * PLATFORM_XSTATE_MAX)

@@ -67,9 +67,11 @@ static void config_write(struct platform *p)
 
 static void platform_destroy(struct platform *p)
 {
+	pool_close(p);
 	reaper_stop(p);
 	zygote_stop(p);
 	control_destroy(&p->control);
+	mutex_destroy(&p->pool.lock);
 	mutex_destroy(&p->lock);
 	free(p);
 }
@@ -100,6 +102,7 @@ static int platform_setup(enum platform_kind kind, const struct platform_config 
 	memcpy(&p->stub, stub_image_blob, sizeof(p->stub));
 	ASSERT(p->stub.magic == STUB_MAGIC);
 	mutex_init(&p->lock, RANK_PLATFORM_GLOBAL, "platform");
+	pool_init(p);
 	list_init(&p->spaces);
 	err = xstate_probe(&p->xstate);
 	if (err < 0) {
@@ -222,6 +225,11 @@ void platform_free(struct platform *p)
 enum platform_kind platform_kind_of(const struct platform *p)
 {
 	return p->kind;
+}
+
+bool platform_contexts_bound(const struct platform *p)
+{
+	return p->kind == PLATFORM_PTRACE;
 }
 
 int platform_probe(enum platform_kind kind, char *reason, size_t reason_size)

@@ -14,7 +14,7 @@
  *	platform_context_new(as, &ctx);              in the task's own sentry thread
  *	for (;;) { platform_switch(ctx, &regs, &stop); ... }
  *	platform_context_free(ctx);                  in the same thread
- *	platform_as_put(as);                         kills and reaps the stub
+ *	platform_as_put(as);                         gives the stub up
  *
  * Trust. Nothing that a stub can write is believed: registers are checked,
  * and as_unmap/as_protect return only on the kernel's evidence that the change
@@ -67,6 +67,9 @@ int platform_start(struct platform *p);
 /* Kills and reaps the zygote and every stub. */
 void platform_free(struct platform *p);
 enum platform_kind platform_kind_of(const struct platform *p);
+/* True: a context is its maker's, who alone may switch or free it (ptrace). False: it is its
+ * user's, one thread at a time. */
+bool platform_contexts_bound(const struct platform *p);
 const char *platform_name(enum platform_kind kind);
 /* -EINVAL for an unknown name. */
 int platform_kind_parse(const char *name, enum platform_kind *ret);
@@ -90,7 +93,7 @@ void platform_get_vdso(const struct platform *p, struct platform_vdso *ret);
 /* A new stub with nothing mapped below max (but the vdso). 0, -ENOMEM, -EAGAIN. */
 int platform_as_new(struct platform *p, struct platform_as **ret);
 struct platform_as *platform_as_get(struct platform_as *as);
-/* The last put kills the stub, waits until it is reaped, frees. */
+/* The last put empties the stub for another as_new or kills and reaps it; this may take a while. */
 void platform_as_put(struct platform_as *as);
 
 /*
@@ -142,8 +145,8 @@ void platform_as_kill(struct platform_as *as);
 /* ---- contexts ---- */
 
 /*
- * Makes a guest thread in as. Called by the sentry thread that will own the
- * context (the ptracer is a thread); only that thread may switch or free it.
+ * Makes a guest thread in as. Where platform_contexts_bound, called by the sentry
+ * thread that will own the context (the ptracer is a thread).
  * 0, -ENOMEM, -EAGAIN, -ESRCH (dead stub).
  */
 int platform_context_new(struct platform_as *as, struct platform_context **ret);

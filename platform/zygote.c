@@ -236,9 +236,15 @@ static struct platform_as *find_space(struct platform *p, u64 pid)
 	struct platform_as *as;
 
 	MUTEX_GUARD(&p->lock);
-	list_for_each (as, &p->spaces, node)
-		if ((u64)as->pid == pid)
-			return refs_tryget(&as->refs) ? as : NULL;
+	list_for_each (as, &p->spaces, node) {
+		if ((u64)as->pid != pid)
+			continue;
+		if (refs_tryget(&as->refs))
+			return as;
+		/* In the pool: whoever takes it looks. Or on its way out. */
+		atomic_store(&as->dead, true);
+		break;
+	}
 	return NULL;
 }
 
@@ -268,6 +274,26 @@ static void *reaper_main(void *arg)
 	}
 }
 
+static int watch(struct platform *p, struct platform_as *as)
+{
+	return host_epoll_add(p->reaper_epoll, as->pidfd, EPOLLIN | EPOLLONESHOT, (u64)as->pid);
+}
+
+/* Those from before the reaper. */
+static int add_spaces(struct platform *p)
+{
+	struct platform_as *as;
+	int ret;
+
+	MUTEX_GUARD(&p->lock);
+	list_for_each (as, &p->spaces, node) {
+		ret = watch(p, as);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
 int reaper_start(struct platform *p)
 {
 	sigset_t all, old;
@@ -285,6 +311,8 @@ int reaper_start(struct platform *p)
 	if (ret == 0)
 		ret = host_epoll_add(p->reaper_epoll, p->zygote_pidfd, EPOLLIN | EPOLLONESHOT,
 				     (u64)p->zygote_pid);
+	if (ret == 0)
+		ret = add_spaces(p);
 	if (ret < 0)
 		goto fail;
 	sigfillset(&all);
@@ -324,7 +352,7 @@ int reaper_add(struct platform *p, struct platform_as *as)
 	}
 	if (!p->reaper_started)
 		return 0;
-	return host_epoll_add(p->reaper_epoll, as->pidfd, EPOLLIN | EPOLLONESHOT, (u64)as->pid);
+	return watch(p, as);
 }
 
 void reaper_remove(struct platform *p, struct platform_as *as)

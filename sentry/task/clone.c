@@ -1,11 +1,12 @@
 /*
  * clone, fork, vfork, clone3.
  *
- * The parent prepares everything, then starts the child's thread and waits.
- * The child's thread makes its platform context (a context belongs to the
- * thread that made it) and publishes itself: enters the group and the pid
- * table, if the parent has not been killed meanwhile. Only then has the clone
- * happened; before, every failure unwinds to an errno.
+ * The parent prepares everything, makes the child's platform context and
+ * publishes the child: it enters the group and the pid table, if the parent has
+ * not been killed meanwhile. Only then has the clone happened; before, every
+ * failure unwinds to an errno. A worker then runs the child. Where a context
+ * belongs to the thread that made it (ptrace), the worker does the second half
+ * and the parent waits for it.
  */
 #include "base/host_sync.h"
 #include "base/host_thread.h"
@@ -326,7 +327,7 @@ static void child_discard(struct task *c, u64 flags)
 	task_put(c);
 }
 
-/* ---- publishing, by the child's thread ---- */
+/* ---- publishing ---- */
 
 static void link_group_locked(struct clone_start *s)
 {
@@ -404,55 +405,66 @@ static int child_begin(struct clone_start *s)
 	return r;
 }
 
-static void start_finish(struct clone_start *s, int result)
+static void run_child(void *arg)
 {
-	s->result = result;
-	atomic_store(&s->done, 1);
-	/* s may be gone from here on: a wake of a stale word is harmless. */
-	host_futex_wake(&s->done, 1, true);
+	current_task = arg;
+	task_run(arg);
 }
 
-static void *child_main(void *arg)
+/* Where a context belongs to the thread that made it. */
+static void begin_and_run_child(void *arg)
 {
 	struct clone_start *s = arg;
 	struct task *c = s->child;
 	struct kernel *k = c->kernel;
-	int r;
+	int r = child_begin(s);
 
-	current_task = c;
-	c->thread = pthread_self();
-	r = child_begin(s);
-	if (r < 0)
-		current_task = NULL;
-	start_finish(s, r);
+	s->result = r;
+	atomic_store(&s->done, 1);
+	/* s may be gone from here on: a wake of a stale word is harmless. */
+	host_futex_wake(&s->done, 1, true);
 	if (r == 0)
-		task_run(c);
+		run_child(c);
 	else
 		task_thread_gone(k);
-	return NULL;
 }
 
-/* Starts the thread and waits until the child is published. */
+static int begin_in_worker(struct clone_start *s, struct host_worker *w)
+{
+	host_worker_start(w, begin_and_run_child, s);
+	while (!atomic_load(&s->done))
+		host_futex_wait_until(&s->done, 0, NO_DEADLINE);
+	return s->result;
+}
+
+/* Starts the child, published, on a thread of its own. */
 static int child_start(struct clone_start *s)
 {
 	struct kernel *k = s->parent->kernel;
+	struct host_worker *w;
 	int r;
 
 	s->xstate_size = platform_xstate_size(k->platform);
-	s->xstate = calloc(1, s->xstate_size);
+	s->xstate = malloc(s->xstate_size);
 	if (!s->xstate)
 		return -ENOMEM;
 	platform_get_xstate(s->parent->ctx, s->xstate, s->xstate_size);
 	task_get(s->child); /* the thread's */
 	atomic_fetch_add(&k->pids->threads, 1);
-	r = host_thread_start(child_main, s, TASK_STACK_SIZE);
+	r = host_worker_get(&w);
 	if (r < 0) {
 		task_thread_gone(k);
 		r = -EAGAIN;
+	} else if (platform_contexts_bound(k->platform)) {
+		r = begin_in_worker(s, w);
 	} else {
-		while (!atomic_load(&s->done))
-			host_futex_wait_until(&s->done, 0, NO_DEADLINE);
-		r = s->result;
+		r = child_begin(s);
+		if (r == 0) {
+			host_worker_start(w, run_child, s->child);
+		} else {
+			host_worker_put(w);
+			task_thread_gone(k);
+		}
 	}
 	if (r < 0)
 		task_put(s->child);

@@ -1,4 +1,5 @@
 /* The task's side of execve: being alone in the group, and becoming the new program. */
+#include "base/host_thread.h"
 #include "base/log.h"
 #include "sentry/fd/fdtable.h"
 #include "sentry/futex/futex.h"
@@ -98,6 +99,37 @@ static int own_sighand(struct thread_group *tg)
 	return 0;
 }
 
+struct old_mm {
+	struct kernel *kernel;
+	struct mm *mm;
+};
+
+static void put_old_mm(void *arg)
+{
+	struct old_mm o = *(struct old_mm *)arg;
+
+	free(arg);
+	mm_put(o.mm);
+	task_thread_gone(o.kernel);
+}
+
+/* The last reference empties a stub: the new program need not wait for that. */
+static void put_behind(struct task *t, struct mm *mm)
+{
+	struct old_mm *o =
+		t->vfork_done ? NULL : malloc(sizeof(*o)); /* vfork: it is the parent's */
+	struct host_worker *w;
+
+	if (!o || host_worker_get(&w) < 0) {
+		free(o);
+		mm_put(mm);
+		return;
+	}
+	*o = (struct old_mm){ t->kernel, mm };
+	atomic_fetch_add(&t->kernel->pids->threads, 1);
+	host_worker_start(w, put_old_mm, o);
+}
+
 /* Exchanges mm and platform context. */
 static int change_mm(struct task *t, struct mm *mm)
 {
@@ -130,7 +162,7 @@ static int change_mm(struct task *t, struct mm *mm)
 	mutex_unlock(&t->lock);
 	platform_context_free(old_ctx);
 	mm_user_put(old);
-	mm_put(old);
+	put_behind(t, old);
 	mutex_lock(&t->kernel->tasklist_lock);
 	t->tg->dead_maxrss = MAX(t->tg->dead_maxrss, peak_rss / 1024);
 	mutex_unlock(&t->kernel->tasklist_lock);

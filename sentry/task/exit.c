@@ -407,12 +407,13 @@ void task_finish(struct task *t)
 {
 	struct kernel *k = t->kernel;
 	struct thread_group *tg = t->tg;
+	struct mm *mm;
 	bool last;
 
 	ptrace_event(t, PTRACE_EVENT_EXIT, (u64)t->exit_code);
 	stop_signals(t);
 	leave_guest(t);
-	task_drop_resources(t);
+	mm = task_leave_resources(t);
 	vfork_release(t);
 	last = count_out(t);
 	if (last) {
@@ -422,6 +423,7 @@ void task_finish(struct task *t)
 	exit_notify(t);
 	current_task = NULL;
 	task_put(t);
+	mm_put(mm);
 	task_thread_gone(k);
 }
 

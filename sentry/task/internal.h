@@ -17,7 +17,6 @@
 
 #include <signal.h>
 
-#define TASK_STACK_SIZE (256UL << 10)
 /* After a wrap, low numbers stay with the programs that booted, as in Linux. */
 #define PID_RESERVED 300
 
@@ -55,6 +54,9 @@ struct thread_group *thread_group_new(struct kernel *k, int tgid, struct sighand
 struct task *task_unhash_locked(struct task *t);
 /* Leaves mm, fs, fds, ns (exit, failed clone). Own thread or not yet started. */
 void task_drop_resources(struct task *t);
+/* The same, but for a reference to the mm, which is returned: putting the last one empties a stub,
+ * and that can wait until the parent has been told. May be NULL. */
+struct mm *task_leave_resources(struct task *t);
 /* Takes the reference and the user count that goes with it (a fresh mm has one). */
 void task_install_mm(struct task *t, struct mm *mm);
 

@@ -165,7 +165,7 @@ struct first {
 	_Atomic u32 done;
 };
 
-static void *first_main(void *arg)
+static void first_main(void *arg)
 {
 	struct first *f = arg;
 	struct task *t = f->task;
@@ -175,7 +175,6 @@ static void *first_main(void *arg)
 	int r;
 
 	current_task = t;
-	t->thread = pthread_self();
 	r = xstate ? platform_context_new(mm_as(t->mm), &t->ctx) : -ENOMEM;
 	if (r == 0) {
 		platform_init_xstate(xstate, size);
@@ -192,7 +191,6 @@ static void *first_main(void *arg)
 		task_run(t);
 	else
 		task_thread_gone(k);
-	return NULL;
 }
 
 static const struct rlimit64 default_limits[RLIM_NLIMITS] = {
@@ -263,6 +261,7 @@ int task_spawn_init(struct kernel *k, struct mm *mm, struct fs_context *fs, stru
 	struct first f = { 0 };
 	struct thread_group *tg;
 	struct task *t = first_new(k, &tg);
+	struct host_worker *w;
 	int r;
 
 	if (!t)
@@ -285,9 +284,10 @@ int task_spawn_init(struct kernel *k, struct mm *mm, struct fs_context *fs, stru
 	task_get(t); /* the caller's */
 	f.task = t;
 	atomic_fetch_add(&k->pids->threads, 1);
-	r = host_thread_start(first_main, &f, TASK_STACK_SIZE);
+	r = host_worker_get(&w);
 	if (r < 0)
 		return r;
+	host_worker_start(w, first_main, &f);
 	while (!atomic_load(&f.done))
 		host_futex_wait_until(&f.done, 0, NO_DEADLINE);
 	if (f.result == 0)

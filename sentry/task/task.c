@@ -127,7 +127,7 @@ void task_install_mm(struct task *t, struct mm *mm)
 	mutex_unlock(&t->lock);
 }
 
-void task_drop_resources(struct task *t)
+struct mm *task_leave_resources(struct task *t)
 {
 	struct mm *mm;
 	struct fs_context *fs;
@@ -144,13 +144,17 @@ void task_drop_resources(struct task *t)
 	t->fds = NULL;
 	t->ns = NULL;
 	mutex_unlock(&t->lock);
-	if (mm) {
+	if (mm)
 		mm_user_put(mm);
-		mm_put(mm);
-	}
 	fd_table_put(fds);
 	fs_context_put(fs);
 	nsproxy_put(ns);
+	return mm;
+}
+
+void task_drop_resources(struct task *t)
+{
+	mm_put(task_leave_resources(t));
 }
 
 /* ---- pointers of a task, for any thread ---- */

@@ -174,7 +174,6 @@ struct task {
 	int tid;		 /* tasklist (exec of a non-leader takes the leader's) */
 	struct list group_node;	 /* tasklist */
 	_Atomic enum task_state state;
-	pthread_t thread; /* immutable after start */
 
 	/* own */
 	struct user_regs_struct regs;

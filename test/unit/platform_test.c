@@ -558,6 +558,154 @@ static void test_two_threads_unmap(void **state)
 	guest_free(&g);
 }
 
+/* ---- reuse of stubs and threads ---- */
+
+GUEST(g_dirty, "mov %rdi,%rax; mov %rax,0x800(%rsi); mov %rax,0x4000(%rsi); mov %rax,0x7ff8(%rsi)\n"
+	       "movq %rax,%xmm5; mov $500,%eax; syscall");
+GUEST(g_look,
+      "mov 0x800(%rsi),%rbx; mov 0x4000(%rsi),%r12; mov 0x7ff8(%rsi),%r13; movq %xmm5,%r14\n"
+      "mov $500,%eax; syscall");
+
+/* The next guest of a stub finds nothing of the former one, and its time is not its own. */
+static void test_reuse(void **state)
+{
+	bool reused = plat->kind == PLATFORM_SECCOMP;
+	u64 mark = 0xfeedfacecafebeef, before;
+	struct guest g;
+	int pid, tid;
+
+	for (int i = 0; i < 20; i++) {
+		guest_new(&g, g_dirty, g_dirty_end);
+		pid = g.as->pid;
+		tid = g.ctx->tid;
+		g.regs.rdi = mark;
+		g.regs.rsi = STUB_SLOTS + (g.ctx->local_slot ^ 1) * STUB_SLOT_SIZE;
+		g.regs.fs_base = g.regs.gs_base = DATA;
+		g.regs.eflags |= 0x400; /* DF */
+		if (reused) {
+			struct platform_context *second;
+
+			assert_int_equal(platform_context_new(g.as, &second), 0);
+			EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
+			platform_context_free(second);
+		}
+		guest_free(&g);
+		guest_new(&g, g_look, g_look_end);
+		assert_int_equal(g.as->pid == pid, reused);
+		assert_int_not_equal(g.ctx->tid, tid);
+		before = platform_context_cpu_ns(g.ctx);
+		assert_true(before < NSEC_PER_SEC / 100);
+		g.regs.rsi = STUB_SLOTS + (g.ctx->local_slot ^ 1) * STUB_SLOT_SIZE;
+		if (reused) {
+			EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
+			assert_int_equal(g.regs.rbx | g.regs.r12 | g.regs.r13 | g.regs.r14, 0);
+			assert_int_equal(g.regs.eflags & 0x400, 0);
+			assert_int_equal(g.regs.fs_base | g.regs.gs_base, 0);
+		}
+		/* Nothing is mapped but what is asked for. */
+		assert_int_equal(platform_as_unmap(g.as, DATA, 0x10000), 0);
+		guest_load(g_fault, g_fault_end);
+		g.regs.rip = CODE;
+		g.regs.rdi = DATA;
+		expect_fault(&g, DATA, false, false);
+		assert_int_equal(g.stop.si_code, SEGV_MAPERR);
+		guest_free(&g);
+	}
+}
+
+/* As another guest thread could do: gives ctx's thread its turn, at code that never stops. */
+static void hijack(struct platform_context *ctx, u64 rip)
+{
+	ucontext_t *f = (ucontext_t *)(ctx->mem + ctx->uc);
+
+	f->uc_mcontext.gregs[REG_RIP] = (greg_t)rip;
+	atomic_store(&ctx->shared->word, TURN_STUB);
+	syscall(SYS_futex, &ctx->shared->word, 1 /* FUTEX_WAKE */, 1);
+}
+
+static long kill_thread(int pid, int tid, int sig)
+{
+	return syscall(SYS_tgkill, pid, tid, sig);
+}
+
+GUEST(g_spin, "mov $500,%eax; syscall; 1: incq (%rdi); jmp 1b");
+
+/* A parked thread that runs all the same: it is the next context's, or ends the stub. */
+static void test_hostile_parked(void **state)
+{
+	volatile u64 *counter = (u64 *)(file_mem + DATA_OFF);
+	struct platform_context *second, *third;
+	struct guest g;
+	u64 rip, v;
+	int pid, tid;
+
+	if (plat->kind == PLATFORM_PTRACE)
+		return; /* threads are not kept there */
+	for (int round = 0; round < 2; round++) {
+		guest_new(&g, g_spin, g_spin_end);
+		pid = g.as->pid;
+		g.regs.rdi = DATA;
+		assert_int_equal(platform_context_new(g.as, &second), 0);
+		platform_context_free(g.ctx);
+		g.ctx = second;
+		EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
+		rip = g.regs.rip;
+		tid = second->tid;
+		assert_int_equal(platform_context_new(g.as, &third), 0);
+		g.ctx = third;
+		platform_context_free(second);
+		hijack(second, rip);
+		v = *counter;
+		while (*counter == v)
+			sched_yield();
+		if (round == 0) {
+			/* It can be interrupted, and does then what its owner says. */
+			platform_context_free(third);
+			assert_int_equal(platform_context_new(g.as, &third), 0);
+			assert_int_equal(platform_context_new(g.as, &g.ctx), 0);
+			assert_int_equal(g.ctx->tid, tid);
+			assert_int_equal(kill_thread(pid, tid, STUB_INTERRUPT_SIGNAL), 0);
+			while ((atomic_load(&g.ctx->shared->word) & TURN_MASK) != TURN_SENTRY)
+				sched_yield();
+			g.regs.rip = CODE;
+			EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
+			platform_context_free(third);
+		}
+		guest_free(&g);
+		v = *counter;
+		for (int i = 0; i < 1000; i++)
+			assert_int_equal(*counter, v);
+		if (round == 1) {
+			assert_int_equal(kill(pid, 0), -1); /* it was reaped, not kept */
+			guest_new(&g, g_spin, g_spin_end);
+			assert_int_not_equal(g.as->pid, pid);
+			guest_free(&g);
+		}
+	}
+}
+
+/* A stub that dies in the pool is dead, and known to be before long. */
+static void test_death_in_pool(void **state)
+{
+	struct platform_as *as;
+	struct guest g;
+	int pid, ret;
+
+	for (int i = 0; i < 20; i++) {
+		guest_new(&g, g_syscall, g_syscall_end);
+		pid = g.as->pid;
+		guest_free(&g);
+		kill(pid, SIGKILL);
+		do {
+			assert_int_equal(platform_as_new(plat, &as), 0);
+			ret = platform_as_map(as, DATA, 4096, &file, DATA_OFF, PROT_READ, false);
+			assert_true(ret == 0 || ret == -ESRCH);
+			assert_true(ret == 0 || platform_as_dead(as));
+			platform_as_put(as);
+		} while (ret < 0);
+	}
+}
+
 static void test_many(void **state)
 {
 	struct guest g[20];
@@ -1064,10 +1212,12 @@ static void bench(void **state)
 		cmocka_unit_test(test_deferred), cmocka_unit_test(test_exceptions),                \
 		cmocka_unit_test(test_bases), cmocka_unit_test(test_vector),                       \
 		cmocka_unit_test(test_interrupt), cmocka_unit_test(test_two_threads_unmap),        \
-		cmocka_unit_test(test_many), cmocka_unit_test(test_death),                         \
-		cmocka_unit_test(test_other_entries), cmocka_unit_test(test_parallel),             \
-		cmocka_unit_test(test_jump_everywhere), cmocka_unit_test(test_no_mapping),         \
-		cmocka_unit_test(test_scribble), cmocka_unit_test(test_forged_frame)
+		cmocka_unit_test(test_reuse), cmocka_unit_test(test_hostile_parked),               \
+		cmocka_unit_test(test_death_in_pool), cmocka_unit_test(test_many),                 \
+		cmocka_unit_test(test_death), cmocka_unit_test(test_other_entries),                \
+		cmocka_unit_test(test_parallel), cmocka_unit_test(test_jump_everywhere),           \
+		cmocka_unit_test(test_no_mapping), cmocka_unit_test(test_scribble),                \
+		cmocka_unit_test(test_forged_frame)
 
 int main(int argc, char **argv)
 {
