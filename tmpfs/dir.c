@@ -114,22 +114,18 @@ static void dirent_remove(struct inode *dir_inode, struct tmpfs_dirent *de)
 
 static void change_nlink(struct inode *inode, int delta)
 {
-	struct timespec now = vfs_now();
-
 	MUTEX_GUARD(&inode->attr_lock);
 	inode->nlink += (u32)delta;
-	inode->ctime = now;
+	inode->ctime = inode_now(inode);
 }
 
 /* A directory gained or lost an entry (and a subdirectory). */
 static void dir_changed(struct inode *dir, int entries, int subdirs)
 {
-	struct timespec now = vfs_now();
-
 	MUTEX_GUARD(&dir->attr_lock);
 	dir->size += (u64)((s64)entries * TMPFS_DIRENT_SIZE);
 	dir->nlink += (u32)subdirs;
-	dir->mtime = dir->ctime = now;
+	dir->mtime = dir->ctime = inode_now(dir);
 }
 
 /*
@@ -142,14 +138,14 @@ static int name_added(struct inode *inode)
 	if (inode->nlink && !tmpfs_charge_inode(tmpfs_sb(inode->sb)))
 		return -ENOSPC;
 	inode->nlink++;
-	inode->ctime = vfs_now();
+	inode->ctime = inode_now(inode);
 	return 0;
 }
 
 static void name_removed(struct inode *inode)
 {
 	MUTEX_GUARD(&inode->attr_lock);
-	inode->ctime = vfs_now();
+	inode->ctime = inode_now(inode);
 	if (inode_is_dir(inode))
 		inode->nlink = 0;
 	else if (--inode->nlink)

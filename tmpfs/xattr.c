@@ -108,7 +108,7 @@ static int replace_locked(struct tmpfs_inode *i, struct tmpfs_xattr *x, int flag
 	x->next = old ? old->next : NULL;
 	*link = x;
 	i->xattr_bytes = bytes;
-	i->inode.ctime = vfs_now();
+	i->inode.ctime = inode_now(&i->inode);
 	if (!strcmp(x->name, XATTR_NAME_CAPS))
 		i->has_capability_xattr = true;
 	xattr_free(old);
@@ -178,7 +178,7 @@ int tmpfs_removexattr(struct inode *inode, const char *name)
 	MUTEX_GUARD(&inode->attr_lock);
 	if (!remove_locked(tmpfs_inode(inode), name))
 		return -ENODATA;
-	inode->ctime = vfs_now();
+	inode->ctime = inode_now(inode);
 	return 0;
 }
 

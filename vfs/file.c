@@ -195,26 +195,6 @@ ssize_t file_text(struct file *f, const struct path *root, char *dst, size_t siz
 
 /* ---- reading and writing ---- */
 
-static bool ts_before_or_equal(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec <= b->tv_nsec);
-}
-
-void inode_accessed(struct inode *inode)
-{
-	struct timespec now;
-
-	MUTEX_GUARD(&inode->attr_lock);
-	if (!ts_before_or_equal(&inode->atime, &inode->mtime) &&
-	    !ts_before_or_equal(&inode->atime, &inode->ctime)) {
-		now = vfs_now();
-		if (now.tv_sec - inode->atime.tv_sec >= 24 * 3600)
-			inode->atime = now;
-		return;
-	}
-	inode->atime = vfs_now();
-}
-
 /* inode: f's, or that of the layer below it that keeps the times. */
 static void file_accessed(struct file *f, struct inode *inode)
 {

@@ -171,8 +171,6 @@ ssize_t vfs_write_buf(struct file *f, const void *src, size_t len, u64 offset);
 /* Drops setuid bits and file capabilities before data changes (write, truncate, fallocate). 0 or
  * -errno. */
 int file_remove_privs(struct inode *inode, const struct cred *cred);
-/* relatime: touches the access time when it is not after the last change, or a day old. */
-void inode_accessed(struct inode *inode);
 /* Generic lseek for files with a size (SEEK_DATA/HOLE: all data). */
 s64 vfs_generic_seek(struct file *f, s64 offset, int whence, u64 size);
 

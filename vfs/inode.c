@@ -27,6 +27,42 @@ struct timespec vfs_now(void)
 	return ts;
 }
 
+/* The latest exact time given out, ns: what is stamped later may not seem earlier. */
+static _Atomic u64 times_floor;
+
+static u64 to_ns(struct timespec ts)
+{
+	return (u64)ts.tv_sec * 1000000000ULL + (u64)ts.tv_nsec;
+}
+
+static struct timespec coarse_now(void)
+{
+	u64 floor = atomic_load_explicit(&times_floor, memory_order_relaxed);
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &ts);
+	if (to_ns(ts) < floor)
+		ts = (struct timespec){ (time_t)(floor / 1000000000ULL),
+					(long)(floor % 1000000000ULL) };
+	return ts;
+}
+
+struct timespec inode_now(struct inode *inode)
+{
+	struct timespec now;
+	u64 floor, ns;
+
+	if (!(atomic_load_explicit(&inode->iflags, memory_order_relaxed) & INODE_TIMES_SEEN))
+		return coarse_now();
+	atomic_fetch_and(&inode->iflags, ~INODE_TIMES_SEEN);
+	now = vfs_now();
+	ns = to_ns(now);
+	floor = atomic_load_explicit(&times_floor, memory_order_relaxed);
+	while (floor < ns && !atomic_compare_exchange_weak(&times_floor, &floor, ns))
+		;
+	return now;
+}
+
 void inode_init(struct inode *inode, struct superblock *sb, const struct inode_ops *ops, u64 ino,
 		const struct inode_create *how)
 {
@@ -44,7 +80,7 @@ void inode_init(struct inode *inode, struct superblock *sb, const struct inode_o
 	inode->uid = how->uid;
 	inode->gid = how->gid;
 	inode->nlink = S_ISDIR(how->mode) ? 2 : 1;
-	inode->atime = inode->mtime = inode->ctime = inode->btime = vfs_now();
+	inode->atime = inode->mtime = inode->ctime = inode->btime = coarse_now();
 }
 
 struct inode *inode_get(struct inode *inode)
@@ -160,6 +196,22 @@ void inode_allow_write(struct inode *inode)
 	ASSERT(old < 0);
 }
 
+static bool ts_before_or_equal(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec <= b->tv_nsec);
+}
+
+void inode_accessed(struct inode *inode)
+{
+	struct timespec now = coarse_now();
+
+	MUTEX_GUARD(&inode->attr_lock);
+	if (ts_before_or_equal(&inode->atime, &inode->mtime) ||
+	    ts_before_or_equal(&inode->atime, &inode->ctime) ||
+	    now.tv_sec - inode->atime.tv_sec >= 24 * 3600)
+		inode->atime = now;
+}
+
 int inode_getattr(struct inode *inode, struct kstat *ret)
 {
 	return inode->ops->getattr ? inode->ops->getattr(inode, ret)
@@ -171,6 +223,8 @@ int vfs_generic_getattr(struct inode *inode, struct kstat *ret)
 	struct superblock *sb = inode->sb;
 
 	MUTEX_GUARD(&inode->attr_lock);
+	if (!(atomic_load_explicit(&inode->iflags, memory_order_relaxed) & INODE_TIMES_SEEN))
+		atomic_fetch_or(&inode->iflags, INODE_TIMES_SEEN);
 	*ret = (struct kstat){
 		.dev_major = sb->dev_major,
 		.dev_minor = sb->dev_minor,
@@ -194,10 +248,11 @@ int vfs_generic_getattr(struct inode *inode, struct kstat *ret)
 
 int vfs_generic_setattr(struct inode *inode, const struct iattr *attr)
 {
-	struct timespec now = vfs_now();
+	struct timespec now;
 	u32 mode;
 
 	MUTEX_GUARD(&inode->attr_lock);
+	now = inode_now(inode);
 	mode = inode->mode;
 	if (attr->mask & ATTR_MODE)
 		mode = inode->type | (attr->mode & 07777);
@@ -222,9 +277,10 @@ int vfs_generic_setattr(struct inode *inode, const struct iattr *attr)
 
 void inode_touch(struct inode *inode, u32 mask)
 {
-	struct timespec now = vfs_now();
+	struct timespec now;
 
 	MUTEX_GUARD(&inode->attr_lock);
+	now = inode_now(inode);
 	if (mask & ATTR_ATIME)
 		inode->atime = now;
 	if (mask & ATTR_MTIME)

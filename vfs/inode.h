@@ -155,8 +155,9 @@ struct inode {
 	_Atomic u32 iflags;	 /* INODE_* */
 };
 
-#define INODE_NOSEC 2U	  /* known to have no setuid bits and no file capabilities (vfs/file.c) */
-#define INODE_LINKABLE 1U /* made by O_TMPFILE without O_EXCL: link may give it its first name */
+#define INODE_TIMES_SEEN 4U /* somebody looked since the times changed last (inode_now) */
+#define INODE_NOSEC 2U	    /* known to have no setuid bits and no file capabilities (vfs/file.c) */
+#define INODE_LINKABLE 1U   /* made by O_TMPFILE without O_EXCL: link may give it its first name */
 
 struct superblock_ops {
 	int (*statfs)(struct superblock *sb, struct statfs *ret);
@@ -244,9 +245,17 @@ int vfs_generic_getattr(struct inode *inode, struct kstat *ret);
 int vfs_generic_setattr(struct inode *inode, const struct iattr *attr);
 /* Touches times; clock is CLOCK_REALTIME. mask of ATTR_ATIME|ATTR_MTIME; ctime with mtime. */
 void inode_touch(struct inode *inode, u32 mask);
+/* relatime: touches the access time when it is not after the last change, or a day old. */
+void inode_accessed(struct inode *inode);
 /* Mode bits, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH: 0 or -EACCES. */
 int vfs_permission(struct inode *inode, const struct cred *cred, int mask);
 int vfs_permission_bits(u32 mode, u32 uid, u32 gid, const struct cred *cred, int mask);
 struct timespec vfs_now(void);
+/*
+ * The time for a change of the inode's times, attr_lock held. As in Linux (multigrain timestamps):
+ * of the clock's last tick, which is cheap, unless somebody has looked at the times since they
+ * changed last; then exact, so that the change shows. Never before a time that was given out.
+ */
+struct timespec inode_now(struct inode *inode);
 
 #endif

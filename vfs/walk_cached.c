@@ -11,11 +11,18 @@
 #include "vfs/walk.h"
 #include <string.h>
 
+static const char *skip_slashes(const char *p)
+{
+	while (*p == '/')
+		p++;
+	return p;
+}
+
 /* Only slashes left of the texts below the top one? */
 static bool below_is_empty(const struct walk *ws)
 {
 	for (int i = ws->depth - 2; i >= 0; i--)
-		if (ws->frame[i].pos[strspn(ws->frame[i].pos, "/")])
+		if (*skip_slashes(ws->frame[i].pos))
 			return false;
 	return true;
 }
@@ -71,8 +78,8 @@ void walk_cached(struct walk *ws, const struct path *cur, bool to_end, bool foll
 
 	dcache_lock();
 	while (!ws->ctx->resolve) {
-		const char *name = *pos + strspn(*pos, "/"), *end = strchrnul(name, '/');
-		bool last = !end[strspn(end, "/")] && below_is_empty(ws);
+		const char *name = skip_slashes(*pos), *end = strchrnul(name, '/');
+		bool last = !*skip_slashes(end) && below_is_empty(ws);
 
 		if (!*name || (last && (!to_end || *end)))
 			break;

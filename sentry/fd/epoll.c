@@ -15,8 +15,8 @@
 struct epoll {
 	struct refs refs; /* one of the file, one of each item */
 	struct mutex lock;
-	struct avl_root items; /* lock */
-	u32 item_count;	       /* lock */
+	struct avl_root items;	/* lock */
+	_Atomic u32 item_count; /* lock to write */
 	/* graph_lock: longest chains found by the walks of these generations */
 	u64 below_walk, above_walk;
 	int below, above;
@@ -93,13 +93,19 @@ static void insert_item(struct epoll *ep, struct epoll_item *it)
 	ep->item_count++;
 }
 
+/* To the end of the ready list, unless it is there already. ready_lock held. */
+static void push_ready(struct epoll *ep, struct epoll_item *it)
+{
+	if (it->ready)
+		return;
+	it->ready = true;
+	list_push_back(&ep->ready, &it->ready_node);
+}
+
 static void mark_ready(struct epoll *ep, struct epoll_item *it)
 {
 	mutex_lock(&ep->ready_lock);
-	if (!it->ready) {
-		it->ready = true;
-		list_push_back(&ep->ready, &it->ready_node);
-	}
+	push_ready(ep, it);
 	mutex_unlock(&ep->ready_lock);
 }
 
@@ -227,22 +233,29 @@ static struct epoll_item *pop_ready(struct epoll *ep, struct list *from)
 
 /*
  * Takes at most max events off the ready list. Level-triggered items go back to its end, so that
- * all get their turn. *ret_more: something is still on the list.
+ * all get their turn; what was the end before is the last one to look at. *ret_more: something is
+ * still on the list.
  */
 static int collect(struct epoll *ep, struct collected *out, int max, bool *ret_more)
 {
-	struct list scan;
-	struct epoll_item *it;
+	struct epoll_item *it, *last = NULL;
 	int n = 0;
 
-	list_init(&scan);
 	mutex_lock(&ep->lock);
 	mutex_lock(&ep->ready_lock);
-	splice_front(&scan, &ep->ready);
-	mutex_unlock(&ep->ready_lock);
-	while (n < max && (it = pop_ready(ep, &scan))) {
-		u32 events = item_poll(it);
+	if (!list_empty(&ep->ready))
+		last = list_entry(ep->ready.prev, struct epoll_item, ready_node);
+	while (n < max && last) {
+		u32 events;
 
+		it = list_first(&ep->ready, struct epoll_item, ready_node);
+		list_del(&it->ready_node);
+		it->ready = false; /* before the poll: a later event counts again */
+		if (it == last)
+			last = NULL;
+		mutex_unlock(&ep->ready_lock);
+		events = item_poll(it);
+		mutex_lock(&ep->ready_lock);
 		if (!events)
 			continue;
 		out[n++] = (struct collected){
@@ -251,10 +264,8 @@ static int collect(struct epoll *ep, struct collected *out, int max, bool *ret_m
 		if (it->ev.events & EPOLLONESHOT)
 			it->ev.events &= PRIVATE_BITS;
 		else if (!(it->ev.events & EPOLLET))
-			mark_ready(ep, it);
+			push_ready(ep, it);
 	}
-	mutex_lock(&ep->ready_lock);
-	splice_front(&ep->ready, &scan);
 	*ret_more = !list_empty(&ep->ready);
 	mutex_unlock(&ep->ready_lock);
 	mutex_unlock(&ep->lock);
@@ -318,12 +329,11 @@ s64 epoll_wait_events(struct task *t, struct file *epf, uaddr events, int max, u
 	struct epoll *ep = epf->private;
 	struct collected few[STACK_EVENTS], *got = few;
 	bool more = false;
+	u32 items = atomic_load_explicit(&ep->item_count, memory_order_relaxed);
 	s64 ret;
 	int n, cap;
 
-	mutex_lock(&ep->lock);
-	cap = (int)MIN((u32)max, MAX(ep->item_count, (u32)STACK_EVENTS));
-	mutex_unlock(&ep->lock);
+	cap = (int)MIN((u32)max, MAX(items, (u32)STACK_EVENTS));
 	if (cap > STACK_EVENTS) {
 		got = malloc((size_t)cap * sizeof(*got));
 		if (!got) {
