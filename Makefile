@@ -9,7 +9,7 @@ MODULES := base pgalloc platform vfs tmpfs mm sentry cli
 
 WARN    := -Wall -Wextra -Werror -Wno-unused-parameter
 ALLFLAGS = -std=gnu17 -D_GNU_SOURCE $(OPT) $(WARN) -fno-strict-aliasing -I. -I$(BUILD)/gen -MMD -MP $(CFLAGS) $(VARIANT)
-LDLIBS  := -lseccomp -lcap -lpthread
+LDLIBS  := -lseccomp -lcap -lZydis -lpthread
 
 # The stub is freestanding code with its own rules (platform/stub/stub.mk); everything else is C and S by wildcard.
 src_of   = $(filter-out platform/stub/% %.bpf.c $(AUDIT_SKIP),$(shell find $(1) -name '*.c' -o -name '*.S'))

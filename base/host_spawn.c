@@ -266,6 +266,21 @@ int host_cpu_count(void)
 	return CPU_COUNT(&set);
 }
 
+int host_leave_cpu(u32 cpu)
+{
+	cpu_set_t all, others;
+
+	if (cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof(all), &all) < 0)
+		return -EINVAL;
+	others = all;
+	CPU_CLR(cpu, &others);
+	if (CPU_COUNT(&others) == 0)
+		return -EINVAL;
+	if (sched_setaffinity(0, sizeof(others), &others) < 0)
+		return -errno;
+	return sched_setaffinity(0, sizeof(all), &all) < 0 ? -errno : 0;
+}
+
 int host_current_cpu(void)
 {
 	return sched_getcpu();

@@ -37,5 +37,7 @@ int host_getpid(void);
 bool host_has_syscall_dispatch(void);
 int host_cpu_count(void); /* this process may run on */
 int host_current_cpu(void);
+/* Moves the calling thread to another CPU, once: it may come back. 0 or -errno (no other). */
+int host_leave_cpu(u32 cpu);
 
 #endif

@@ -34,6 +34,7 @@ enum lock_rank {
 	RANK_INODE,	 /* inode attributes and data */
 	RANK_MM_ACTIVE,	 /* pma set */
 	RANK_MAPPABLE,	 /* a mappable's data: page cache, tmpfs extents, its rmap */
+	RANK_TEXT,	 /* patched program text */
 	RANK_SOCKET,	 /* unix sockets; nested by address */
 	RANK_PIPE,	 /* pipes, eventfds and other simple fd kinds; ttys */
 	RANK_FD_TABLE,	 /* descriptor table */

@@ -54,6 +54,8 @@ static const char help_text[] =
 	"  --cpus N                processors that the guest sees\n"
 	"  --platform KIND         auto (default), seccomp, ptrace\n"
 	"  --spin auto|off         spin briefly before sleeping (default: auto)\n"
+	"  --patch auto|off        rewrite system call sites so that they need no signal\n"
+	"                          (default: auto)\n"
 	"  --no-namespaces         do without host namespaces\n"
 	"\n"
 	"Watching\n"
@@ -83,6 +85,7 @@ enum option_id {
 	OPT_CPUS,
 	OPT_PLATFORM,
 	OPT_SPIN,
+	OPT_PATCH,
 	OPT_PASS_FD,
 	OPT_CONFIG,
 	OPT_STRACE,
@@ -110,6 +113,7 @@ static const struct option options[] = {
 	{ "cpus", required_argument, NULL, OPT_CPUS },
 	{ "platform", required_argument, NULL, OPT_PLATFORM },
 	{ "spin", required_argument, NULL, OPT_SPIN },
+	{ "patch", required_argument, NULL, OPT_PATCH },
 	{ "pass-fd", required_argument, NULL, OPT_PASS_FD },
 	{ "config", required_argument, NULL, OPT_CONFIG },
 	{ "strace", optional_argument, NULL, OPT_STRACE },
@@ -322,6 +326,11 @@ static int apply_resource_option(struct gathered *g, int id, const char *v)
 			return bad("spin", v, "expected auto or off");
 		c->spin = strcmp(v, "auto") == 0;
 		return 0;
+	case OPT_PATCH:
+		if (strcmp(v, "auto") != 0 && strcmp(v, "off") != 0)
+			return bad("patch", v, "expected auto or off");
+		c->patch = strcmp(v, "auto") == 0;
+		return 0;
 	case OPT_STRACE:
 		if (v && check_strace_names(v) < 0)
 			return -1;
@@ -489,7 +498,7 @@ int options_parse(int argc, char **argv, struct run_config *config)
 	int id, ret = 0;
 
 	g = (struct gathered){ .config = config };
-	*config = (struct run_config){ .hostname = "minisentry", .spin = true, .log = LOG_WARN };
+	*config = (struct run_config){ .hostname = "minisentry", .spin = true, .patch = true, .log = LOG_WARN };
 	config->host_uid = geteuid();
 	config->host_gid = getegid();
 	config->caller_cwd = getcwd(NULL, 0);

@@ -112,7 +112,7 @@ static int span_at(struct mm *mm, u64 addr, u64 len, enum how how, struct span *
 	if (!permitted(v, how))
 		return -EFAULT;
 	len = MIN(len, v->end - addr);
-	err = backing_resolve(mm, v, page, how_writes(how), false, &p);
+	err = backing_resolve_data(mm, v, page, how_writes(how), &p);
 	if (err < 0)
 		return err;
 	if (!p) {

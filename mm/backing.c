@@ -288,6 +288,7 @@ static int install_translation(struct mm *mm, const struct vma *v, const struct 
 		.file = t->file,
 		.offset = t->range.start,
 		.writable = t->writable && (v->flags & VMA_SHARED),
+		.text = t->text,
 	};
 	int err;
 
@@ -319,6 +320,7 @@ static int back_file(struct mm *mm, const struct vma *v, struct pma *old, u64 pa
 					  &t);
 	if (err < 0)
 		return err == -ENOMEM ? -ENOMEM : -EFAULT;
+	t.text = text_translate(mm, v, vma_offset_at(v, page), &t);
 	return install_translation(mm, v, &w, page, &t, map_now);
 }
 
@@ -331,6 +333,12 @@ static int resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map_
 	mutex_assert_held(&mm->active_lock);
 	if (p && !p->file)
 		p = NULL;
+	if (p && p->text && write) {
+		err = text_restore(mm, v, page);
+		if (err < 0)
+			return err;
+		p = pma_set_find(&mm->pmas, page);
+	}
 	if (!v->mappable) {
 		if (!p && write)
 			err = back_anon(mm, v, page, map_now);
@@ -365,6 +373,16 @@ int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map
 	return err;
 }
 
+int backing_resolve_data(struct mm *mm, struct vma *v, u64 page, bool write, struct pma **ret)
+{
+	int err = backing_resolve(mm, v, page, write, false, ret);
+
+	if (err < 0 || !*ret || !(*ret)->text)
+		return err;
+	err = text_restore(mm, v, page);
+	return err < 0 ? err : backing_resolve(mm, v, page, write, false, ret);
+}
+
 /* ---- around a fault on a file ---- */
 
 /* Enough for the usual segments of an executable or a library beside the one that faulted. */
@@ -393,6 +411,7 @@ static int map_cached(struct mm *mm, const struct vma *v, u64 start, u64 end, in
 			start += AROUND_STEP;
 			continue;
 		}
+		t.text = text_translate(mm, v, vma_offset_at(v, start), &t);
 		if (install_translation(mm, v, &w, start, &t, false) < 0)
 			break;
 		p = pma_set_find(&mm->pmas, start);

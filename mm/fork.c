@@ -250,6 +250,7 @@ int mm_fork(struct mm *parent, struct mm **ret_child)
 		.platform = parent->platform,
 		.memory = parent->memory,
 		.acct_id = parent->acct_id,
+		.text = parent->text,
 	};
 	struct mm *child;
 	int err = mm_new(&config, &child);

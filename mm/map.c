@@ -213,6 +213,13 @@ static s64 place(struct mm *mm, const struct mm_mmap_args *a, u64 len)
 	int err;
 
 	if (!(a->flags & (MAP_FIXED | MAP_FIXED_NOREPLACE))) {
+		/* An image from its beginning has its own place in the sandbox. */
+		if (mm->text && a->mappable && !a->addr && !a->offset &&
+		    (a->flags & MAP_TYPE) == MAP_PRIVATE) {
+			addr = text_place(mm->text, a->mappable, len);
+			if (addr && place_free(mm, addr, len))
+				return (s64)addr;
+		}
 		err = mm_find_place(mm, a->addr, len, a->flags, huge, &addr);
 		return err < 0 ? err : (s64)addr;
 	}

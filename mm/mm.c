@@ -48,6 +48,7 @@ int mm_new(const struct mm_config *config, struct mm **ret)
 	mm->memory = config->memory;
 	mm->memfile = pgalloc_file(config->memory);
 	mm->acct_id = config->acct_id;
+	text_mm_init(mm, config->text);
 	platform_guest_limits(config->platform, &mm->min, &mm->max);
 	mm->mmap_base = mm->max;
 	rwlock_init(&mm->map_lock, RANK_MM_MAP, "mm map");
@@ -95,6 +96,7 @@ void mm_put(struct mm *mm)
 		return;
 	if (!mm->torn_down)
 		tear_down(mm);
+	text_mm_gone(mm);
 	platform_as_put(mm->as);
 	ASSERT(!mm->write_pins);
 	pma_set_destroy(&mm->pmas);

@@ -43,6 +43,7 @@ struct mm_config {
 	struct platform *platform;
 	struct pgalloc *memory;
 	u32 acct_id;
+	struct text *text; /* NULL: system call sites are not patched */
 };
 
 /* An empty address space with a stub. One reference; the caller is its first user. 0, -ENOMEM,
@@ -108,6 +109,15 @@ void mm_set_layout(struct mm *mm, u64 mmap_base);
  * with BUS_ADRERR; -ENOMEM: out of memory (kill by OOM). Returns -EFAULT for a signal.
  */
 int mm_fault(struct mm *mm, u64 addr, bool write, bool exec, int *ret_sig, int *ret_code);
+
+/* ---- patched text (mm/text.h) ---- */
+
+/* Call nr trapped at the instruction before rip: patches it when that has happened often enough. */
+void mm_text_trap(struct mm *mm, u64 rip, u64 nr);
+/* SIGILL at rip: true when that stands for *ret in a trampoline. */
+bool mm_text_landing(struct mm *mm, u64 rip, u64 *ret);
+/* Back to the files' own code, for good: the guest uses GS. */
+void mm_text_off(struct mm *mm);
 
 /* ---- guest memory for the sentry ---- */
 

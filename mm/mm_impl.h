@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "mm/mm.h"
 #include "mm/pma_set.h"
+#include "mm/text.h"
 #include "mm/vma_set.h"
 
 #include <stdatomic.h>
@@ -34,6 +35,9 @@
 /* Pieces of memory that fork copies at once; for how many forks one counts as such. */
 #define MM_HOT 8
 #define MM_HOT_FORKS 16
+/* Trapping sites that are remembered, and how often one is tried. */
+#define MM_TEXT_SEEN 64
+#define MM_TEXT_TRIES 16
 #define MM_PROT_ALL (PROT_READ | PROT_WRITE | PROT_EXEC)
 
 struct mm {
@@ -82,6 +86,14 @@ struct mm {
 		bool writable;
 	} spans[MM_SPANS];
 	u64 spans_generation;
+
+	struct text *text; /* immutable */
+	u64 text_owner;	   /* immutable */
+	bool text_private; /* there are chunks of this owner */
+	struct {
+		u64 addr;
+		u32 traps;
+	} text_seen[MM_TEXT_SEEN]; /* sites that trapped lately */
 
 	_Atomic u64 minor_faults, major_faults;
 	_Atomic int dumpable;
@@ -221,6 +233,8 @@ int backing_install(struct mm *mm, const struct vma *v, const struct pma *value,
  */
 int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map_now,
 		    struct pma **ret);
+/* The same for the sentry's own access: never patched text. */
+int backing_resolve_data(struct mm *mm, struct vma *v, u64 page, bool write, struct pma **ret);
 /* Maps p in the stub as far as v reaches, with all the rights that both allow. */
 int backing_map(struct mm *mm, const struct vma *v, struct pma *p, bool populate);
 /* After a fault on a file: maps what is at hand around it and in the vmas beside v that map the

@@ -159,8 +159,8 @@ static bool continues(const struct pma *a, const struct pma *b)
 {
 	return a->end == b->start && a->file == b->file &&
 	       (!a->file || a->offset + (a->end - a->start) == b->offset) && a->owned == b->owned &&
-	       a->cow == b->cow && a->writable == b->writable && a->host_prot == b->host_prot &&
-	       a->host_map == b->host_map;
+	       a->cow == b->cow && a->text == b->text && a->writable == b->writable &&
+	       a->host_prot == b->host_prot && a->host_map == b->host_map;
 }
 
 struct pma *pma_set_merge(struct pma_set *s, struct pma *p)

@@ -34,6 +34,7 @@ struct pma {
 	u64 offset;
 	bool owned;    /* private to this mm (anonymous or a private copy), maybe shared by fork */
 	bool cow;      /* owned: others may have it too; check before a write */
+	bool text;     /* not owned: a patched copy of the file's text */
 	bool writable; /* not owned: the mappable allows shared writes */
 	u8 host_prot;  /* PROT_* in the stub, of every page */
 	u8 host_map;   /* enum pma_map, of every page */

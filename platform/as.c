@@ -316,7 +316,7 @@ int as_encode_deferred(const struct platform_as *as, const struct platform_op *o
 	struct stub_op o;
 
 	if (encode(as, op, &o) < 0 || (o.nr != SYS_munmap && o.nr != SYS_mprotect) ||
-	    op->addr >= STUB_DEFER_END || op->len >= STUB_DEFER_LEN)
+	    op->addr < STUB_DEFER_START || op->addr >= STUB_DEFER_END || op->len >= STUB_DEFER_LEN)
 		return -EOPNOTSUPP;
 	*ret = (struct stub_deferred){ o.nr, o.args[0], o.args[1], o.args[2] };
 	return 0;

@@ -5,6 +5,7 @@
 #include "base/host_proc.h"
 #include "base/host_sync.h"
 #include "base/log.h"
+#include "base/tsc.h"
 #include "platform/internal.h"
 #include <signal.h>
 #include <stdlib.h>
@@ -194,6 +195,7 @@ static struct platform_context *context_alloc(struct platform_as *as)
 		return NULL;
 	}
 	list_init(&ctx->node);
+	ctx->idle = true;
 	ctx->as = as;
 	ctx->platform = as->platform;
 	return ctx;
@@ -324,12 +326,58 @@ static bool park_locked(struct platform_context *ctx)
 	ctx->deferred_count = 0;
 	ctx->shared->deferred = 0;
 	atomic_store(&ctx->interrupted, false);
-	atomic_store(&ctx->wall_ns, 0);
-	ctx->spin_credit = ctx->spin_penalty = 0;
-	ctx->handle_ns = ctx->last_stop_ns = 0;
+	atomic_store(&ctx->wall_tsc, 0);
+	ctx->pace = (struct turn_pace){ 0 };
 	list_push_front(&as->parked, &ctx->node);
 	as->parked_count++;
 	return true;
+}
+
+void platform_context_idle(struct platform_context *ctx, bool idle)
+{
+	if (ctx->idle == idle)
+		return;
+	ctx->idle = idle;
+	if (idle) {
+		ctx->shared->spin = 0; /* a stub that waits for us may sleep too */
+		atomic_fetch_sub_explicit(&ctx->platform->active, 1, memory_order_relaxed);
+	} else {
+		atomic_fetch_add_explicit(&ctx->platform->active, 1, memory_order_relaxed);
+	}
+}
+
+void platform_context_continue_at(struct platform_context *ctx, u64 shown, u64 rip)
+{
+	ctx->shown_rip = shown;
+	ctx->raw_rip = rip;
+}
+
+void platform_as_set_own_gs(struct platform_as *as)
+{
+	atomic_store_explicit(&as->own_gs, true, memory_order_relaxed);
+}
+
+bool platform_as_own_gs(struct platform_as *as)
+{
+	return atomic_load_explicit(&as->own_gs, memory_order_relaxed);
+}
+
+void platform_context_set_ids(struct platform_context *ctx, const struct platform_ids *ids)
+{
+	struct stub_info *all = (void *)((u8 *)ctx->as->cmd + CMD_INFO), *info;
+	u32 flags = (ids->ids ? INFO_IDS : 0) | (ids->clocks ? INFO_CLOCKS : 0);
+
+	if (!ctx->platform->patch || ctx->local_slot >= INFO_MAX)
+		return;
+	info = &all[ctx->local_slot];
+	info->pid = ids->pid;
+	info->tid = ids->tid;
+	info->ppid = ids->ppid;
+	info->uid = ids->uid;
+	info->euid = ids->euid;
+	info->gid = ids->gid;
+	info->egid = ids->egid;
+	__atomic_store_n(&info->flags, flags, __ATOMIC_RELEASE);
 }
 
 void platform_context_free(struct platform_context *ctx)
@@ -339,6 +387,7 @@ void platform_context_free(struct platform_context *ctx)
 
 	if (!ctx)
 		return;
+	platform_context_idle(ctx, true);
 	as = ctx->as;
 	if (current == ctx)
 		current = NULL;
@@ -434,10 +483,20 @@ static void sanitise(struct user_regs_struct *regs)
 	regs->orig_rax = (u64)-1; /* no restart logic of the host */
 }
 
+/* Only the owner adds to its own; all owners add to the address space's. */
+static void count_time(struct platform_context *ctx, u64 ticks)
+{
+	u64 wall = atomic_load_explicit(&ctx->wall_tsc, memory_order_relaxed);
+
+	atomic_store_explicit(&ctx->entered_tsc, 0, memory_order_relaxed);
+	atomic_store_explicit(&ctx->wall_tsc, wall + ticks, memory_order_relaxed);
+	atomic_fetch_add_explicit(&ctx->as->wall_tsc, ticks, memory_order_relaxed);
+}
+
 void platform_switch(struct platform_context *ctx, struct user_regs_struct *regs,
 		     struct platform_stop *ret_stop)
 {
-	u64 start, used;
+	u64 start;
 
 	memset(ret_stop, 0, sizeof(*ret_stop));
 	assert_no_locks();
@@ -446,26 +505,26 @@ void platform_switch(struct platform_context *ctx, struct user_regs_struct *regs
 		ret_stop->reason = PLATFORM_STOP_DEAD;
 		return;
 	}
+	platform_context_idle(ctx, false);
 	sanitise(regs);
 	if (regs->rip >= STUB_TASK_MAX || regs->fs_base >= STUB_TASK_MAX ||
 	    regs->gs_base >= STUB_TASK_MAX) {
 		stop_bad_state(ret_stop);
 		return;
 	}
-	atomic_store(&ctx->in_guest, true);
-	if (atomic_exchange(&ctx->interrupted, false)) {
+	atomic_store_explicit(&ctx->in_guest, true, memory_order_relaxed);
+	atomic_thread_fence(memory_order_seq_cst); /* pairs with platform_context_interrupt */
+	if (atomic_load_explicit(&ctx->interrupted, memory_order_relaxed)) {
+		atomic_store(&ctx->interrupted, false);
 		atomic_store(&ctx->in_guest, false);
 		ret_stop->reason = PLATFORM_STOP_INTERRUPTED;
 		return;
 	}
-	start = host_clock_ns(CLOCK_MONOTONIC);
-	atomic_store_explicit(&ctx->entered_ns, start, memory_order_relaxed);
+	start = tsc_now();
+	atomic_store_explicit(&ctx->entered_tsc, start, memory_order_relaxed);
 	ctx->platform->ops->run(ctx, regs, ret_stop);
-	atomic_store(&ctx->in_guest, false);
-	used = host_clock_ns(CLOCK_MONOTONIC) - start;
-	atomic_store_explicit(&ctx->entered_ns, 0, memory_order_relaxed);
-	atomic_fetch_add_explicit(&ctx->wall_ns, used, memory_order_relaxed);
-	atomic_fetch_add_explicit(&ctx->as->wall_ns, used, memory_order_relaxed);
+	atomic_store_explicit(&ctx->in_guest, false, memory_order_release);
+	count_time(ctx, tsc_now() - start);
 	regs->cs = USER_CS;
 	regs->ss = USER_DS;
 	regs->ds = regs->es = regs->fs = regs->gs = 0;
@@ -499,9 +558,9 @@ int platform_set_xstate(struct platform_context *ctx, const void *buf, size_t si
 }
 
 /* Time since ctx entered guest code, if it is there. */
-static u64 running_ns(struct platform_context *ctx, u64 now)
+static u64 running_tsc(struct platform_context *ctx, u64 now)
 {
-	u64 entered = atomic_load_explicit(&ctx->entered_ns, memory_order_relaxed);
+	u64 entered = atomic_load_explicit(&ctx->entered_tsc, memory_order_relaxed);
 
 	return entered && entered < now ? now - entered : 0;
 }
@@ -509,14 +568,15 @@ static u64 running_ns(struct platform_context *ctx, u64 now)
 /*
  * A thread's CPU clock is readable only within its process, a process's from
  * anywhere: the process's time is divided as the contexts' time in guest code is.
+ * What it takes beyond their sum are stubs that spin, which is not the guest's.
  */
 u64 platform_context_cpu_ns(struct platform_context *ctx)
 {
 	struct platform_as *as = ctx->as;
-	u64 now = host_clock_ns(CLOCK_MONOTONIC);
-	u64 running = running_ns(ctx, now);
-	u64 mine = atomic_load_explicit(&ctx->wall_ns, memory_order_relaxed) + running;
-	u64 all = atomic_load_explicit(&as->wall_ns, memory_order_relaxed);
+	u64 now = tsc_now();
+	u64 running = running_tsc(ctx, now);
+	u64 mine = atomic_load_explicit(&ctx->wall_tsc, memory_order_relaxed) + running;
+	u64 all = atomic_load_explicit(&as->wall_tsc, memory_order_relaxed);
 	u64 cpu = as_cpu_ns(as), former = as->former_cpu_ns;
 	struct platform_context *c;
 
@@ -524,15 +584,15 @@ u64 platform_context_cpu_ns(struct platform_context *ctx)
 	 * do. */
 	if (mutex_trylock(&as->lock)) {
 		list_for_each (c, &as->contexts, node)
-			all += running_ns(c, now);
+			all += running_tsc(c, now);
 		mutex_unlock(&as->lock);
 	} else {
 		all += running;
 	}
-	cpu = cpu > former ? cpu - former : 0; /* 0 too when it is dead */
+	cpu = cpu > former ? tsc_from_ns(cpu - former) : 0; /* 0 too when it is dead */
 	if (cpu == 0 || cpu >= all)
-		return mine;
-	return (u64)((unsigned __int128)cpu * mine / all);
+		return tsc_to_ns(mine);
+	return tsc_to_ns((u64)((unsigned __int128)cpu * mine / all));
 }
 
 int platform_context_host_tid(struct platform_context *ctx)

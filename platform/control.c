@@ -23,9 +23,9 @@ int control_init(struct control *c, size_t frame_size)
 		free(c->free);
 		return c->fd;
 	}
-	ret = host_mem_truncate(c->fd, (u64)CONTROL_SLOTS * STUB_SLOT_SIZE);
+	ret = host_mem_truncate(c->fd, CONTROL_END);
 	if (ret == 0)
-		ret = host_mmap(NULL, (u64)CONTROL_SLOTS * STUB_SLOT_SIZE, PROT_READ | PROT_WRITE,
+		ret = host_mmap(NULL, CONTROL_END, PROT_READ | PROT_WRITE,
 				MAP_SHARED | MAP_NORESERVE, c->fd, 0, &base);
 	if (ret < 0) {
 		host_mem_close(c->fd);
@@ -38,7 +38,7 @@ int control_init(struct control *c, size_t frame_size)
 
 void control_destroy(struct control *c)
 {
-	host_munmap(c->base, (u64)CONTROL_SLOTS * STUB_SLOT_SIZE);
+	host_munmap(c->base, CONTROL_END);
 	host_mem_close(c->fd);
 	free(c->free);
 	mutex_destroy(&c->lock);

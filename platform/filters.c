@@ -29,6 +29,10 @@
 	{                                                                                          \
 		.kind = CHECK_BELOW, .arg = (n), .value = (v)                                      \
 	}
+#define FROM(n, v)                                                                                 \
+	{                                                                                          \
+		.kind = CHECK_FROM, .arg = (n), .value = (v)                                       \
+	}
 #define MASK(n, m, v)                                                                              \
 	{                                                                                          \
 		.kind = CHECK_MASK, .arg = (n), .mask = (m), .value = (v)                          \
@@ -60,12 +64,13 @@ static const struct stub_call calls[] = {
 	  STUB_GUEST,
 	  WHEN_SECCOMP,
 	  "deferred change of guest memory",
-	  { BELOW(0, STUB_DEFER_END), BELOW(1, STUB_DEFER_LEN), MASK(2, ~7U, 0) } },
+	  { FROM(0, STUB_DEFER_START), BELOW(0, STUB_DEFER_END), BELOW(1, STUB_DEFER_LEN),
+	    MASK(2, ~7U, 0) } },
 	{ __NR_munmap,
 	  STUB_GUEST,
 	  WHEN_SECCOMP,
 	  "deferred unmapping of guest memory",
-	  { BELOW(0, STUB_DEFER_END), BELOW(1, STUB_DEFER_LEN) } },
+	  { FROM(0, STUB_DEFER_START), BELOW(0, STUB_DEFER_END), BELOW(1, STUB_DEFER_LEN) } },
 	{ __NR_exit, STUB_GUEST, WHEN_ALWAYS, "end of a guest thread", {} },
 	{ __NR_arch_prctl, STUB_GUEST, WHEN_NO_FSGSBASE, "read FS base", { LOW(0, ARCH_GET_FS) } },
 	{ __NR_arch_prctl, STUB_GUEST, WHEN_NO_FSGSBASE, "read GS base", { LOW(0, ARCH_GET_GS) } },
@@ -217,6 +222,12 @@ static void emit_check(struct prog *p, const struct stub_arg_check *c)
 		emit(p, BPF_JMP | BPF_JEQ | BPF_K, (u32)(c->value >> 32), 0, 2);
 		emit_load(p, low);
 		emit_must_not(p, BPF_JGE, (u32)c->value);
+		return;
+	case CHECK_FROM:
+		emit_load(p, high);
+		emit(p, BPF_JMP | BPF_JGT | BPF_K, 0, 2, 0);
+		emit_load(p, low);
+		emit_must(p, BPF_JGE, (u32)c->value);
 		return;
 	case CHECK_RANGE:
 		ASSERT(c->value >> 32 == c->limit >> 32);

@@ -25,6 +25,8 @@ static const struct host_call_reason reasons[] = {
 	{ __NR_ptrace, "the ptrace platform" },
 	{ __NR_clock_gettime, "CPU time of stubs (others are answered by the vDSO)" },
 	{ __NR_getcpu, "spin only while the stub is on another core (if without rseq)" },
+	{ __NR_sched_getaffinity, "leave the CPU of a stub that is waited for by spinning" },
+	{ __NR_sched_setaffinity, "the same" },
 	{ __NR_mmap, "heap" },
 	{ __NR_munmap, "heap" },
 	{ __NR_madvise, "heap" },

@@ -28,8 +28,6 @@
 
 /* ---- control file ---- */
 
-#define CONTROL_SLOTS 65536 /* command slots and guest threads of the whole sentry */
-
 struct control {
 	int fd;		   /* immutable */
 	u8 *base;	   /* immutable: all slots, mapped */
@@ -46,6 +44,11 @@ void control_destroy(struct control *c);
 int control_alloc(struct control *c);
 /* Gives it back; no stub maps it any more, or only the one that had it before. */
 void control_free(struct control *c, u32 slot);
+/* Part of the file behind the slots, which stubs map privately. */
+static inline u8 *control_zone(const struct control *c, u64 offset)
+{
+	return c->base + offset;
+}
 static inline void *control_slot(const struct control *c, u32 slot)
 {
 	return c->base + (size_t)slot * STUB_SLOT_SIZE;
@@ -55,6 +58,11 @@ static inline void *control_slot(const struct control *c, u32 slot)
 
 /* Writes the programs and their stub_prog into the config slot, as config's flags say. */
 void filters_write(struct stub_config *config, const struct stub_header *stub);
+
+/* ---- vDSO ---- */
+
+/* Addresses in stubs of the functions VDSO_* (abi.h); 0 where the host has none. */
+void vdso_find_functions(const struct platform_vdso *vdso, u64 ret[3]);
 
 /* ---- platform ---- */
 
@@ -90,6 +98,12 @@ struct platform {
 	bool fsgsbase;			/* immutable */
 	bool dispatch;		     /* immutable: syscall user dispatch confines guest threads */
 	bool spin;		     /* immutable */
+	bool patch;		     /* immutable: system call sites are patched */
+	struct patcher *patcher;     /* immutable, NULL without patch */
+	struct spin_limits {
+		u64 window_tsc;	 /* the longest wait that is spun for */
+		u32 stub_rounds; /* of the stub's loop in that time */
+	} spin_limits;		 /* immutable */
 	int cpus;		     /* immutable */
 	u64 guest_min;		     /* immutable */
 	struct platform_vdso vdso;   /* immutable */
@@ -104,7 +118,7 @@ struct platform {
 	int reaper_event;
 	pthread_t reaper;
 	bool reaper_started;
-	_Atomic int running; /* contexts that run guest code or spin */
+	_Atomic int active; /* contexts whose owner does not sleep for its guest */
 	struct stub_pool {
 		struct mutex lock;
 		struct list ready; /* platform_as.pool_node, without references */
@@ -154,10 +168,13 @@ struct platform_as {
 	u32 parked_count;
 	bool lost_thread;      /* one left that nobody remembers: not for reuse */
 	bool clean;	       /* nothing of a guest is mapped, by the mapper's word */
-	_Atomic u64 wall_ns;   /* time in guest code, all contexts of the present guest */
+	_Atomic u64 wall_tsc;  /* time in guest code, all contexts of the present guest */
+	_Atomic bool own_gs;   /* the guest uses GS: no patched calls any more */
 	u64 former_cpu_ns;     /* immutable between reuses: CPU time of former guests */
 	struct list pool_node; /* protected by pool.lock */
 	_Atomic u32 context_count;
+	_Atomic u64 wall_tsc; /* time in guest code, all contexts that ever were */
+	_Atomic bool own_gs; /* the guest uses GS: no patched calls any more */
 };
 /* Kills and reaps the stub, frees. Nobody refers to it. */
 void as_destroy(struct platform_as *as);
@@ -206,9 +223,17 @@ int context_spare(struct platform_as *as);
 void contexts_retire_parked(struct platform_as *as);
 /* Waits until all threads but the mapper are gone, by the kernel's word. False: not in time. */
 bool context_all_gone(struct platform_as *as, u64 deadline_ns);
+/* How long each side had its turn lately, and what follows for spinning (turn.c). */
+struct turn_pace {
+	u64 guest_tsc, sentry_tsc; /* moving averages */
+	u64 stop_tsc;		   /* the last stop */
+	u64 moved_tsc;		   /* when the owner was last moved to another CPU */
+	u32 samples;
+};
 
 /* Twice what any XSAVE area takes that a kernel hands out (AMX: 11 KiB). */
 #define XSTATE_BUF_SIZE (2 * PLATFORM_XSTATE_MAX)
+
 
 struct platform_context {
 	struct platform_as *as; /* immutable, a reference */
@@ -222,17 +247,21 @@ struct platform_context {
 	u64 stub_addr;		  /* immutable: the slot in the stub */
 	_Atomic bool interrupted; /* sticky until platform_switch sees it */
 	_Atomic bool in_guest;	  /* a signal reaches it */
-	_Atomic u64 wall_ns;	  /* time in guest code, up to the last stop */
-	_Atomic u64 entered_ns;	  /* since when it is in guest code; 0: it is not */
+	_Atomic u64 wall_tsc;	  /* time in guest code, up to the last stop */
+	_Atomic u64 entered_tsc;  /* since when it is in guest code; 0: it is not */
 	/* owner thread only */
 	struct stub_deferred deferred[CTX_DEFERRED_MAX]; /* copies of what is in `shared` */
 	u32 deferred_count;
-	u32 uc; /* offset of the current ucontext, validated */
 	bool dead;
-	int spin_credit; /* seccomp: < 0: that many stops without spinning */
-	int spin_penalty;
-	u64 handle_ns; /* moving average: how long the sentry has its turn */
-	u64 last_stop_ns;
+	u32 uc; /* seccomp: offset of the current ucontext, validated */
+	u32 home_uc, home_fp; /* seccomp: where a frame is that the sentry makes itself */
+	bool in_call;	      /* seccomp: stopped in a patched call, not in a frame */
+	bool saved;	      /* in_call: the extended state is in the home frame */
+	bool idle;	      /* not counted in platform->active */
+	u64 raw_rip, shown_rip; /* seccomp: in a trampoline at raw_rip, which the sentry sees as
+				   shown_rip */
+	struct user_regs_struct call_regs; /* in_call: as they were at the stop */
+	struct turn_pace pace;
 	void *xbuf;	  /* XSTATE_BUF_SIZE, scratch for extended state */
 	size_t xbuf_size; /* ptrace: what the kernel's register set takes */
 };

@@ -3,8 +3,10 @@
 #include "base/host_proc.h"
 #include "base/host_spawn.h"
 #include "base/log.h"
+#include "base/tsc.h"
 #include "platform/arch/x86_64/stub_image.h"
 #include "platform/internal.h"
+#include "platform/patch.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +15,17 @@
 
 #define HWCAP2_FSGSBASE_BIT 2
 #define DEFAULT_MIN_ADDR 65536
+#define SPIN_WINDOW_NS 25000
+#define SPIN_PROBE_ROUNDS 64
 /* siginfo, ucontext, red zone and alignment around the extended state in a signal frame. */
 #define FRAME_OVERHEAD 2048
 
 bool platform_test_no_dispatch;
+
+struct patcher *platform_patcher(struct platform *p)
+{
+	return p->patcher;
+}
 
 const char *platform_name(enum platform_kind kind)
 {
@@ -48,6 +57,21 @@ static u64 min_addr(void)
 	return MAX(page_up_nofail(v), (u64)DEFAULT_MIN_ADDR);
 }
 
+/*
+ * How long a spin may be, in the units of either side. A stub has no clock that
+ * is cheap: it counts its own loop, whose speed depends on the processor.
+ */
+static void measure_spin(struct spin_limits *ret)
+{
+	u64 began = tsc_now();
+
+	for (int i = 0; i < SPIN_PROBE_ROUNDS; i++)
+		__builtin_ia32_pause();
+	ret->window_tsc = tsc_from_ns(SPIN_WINDOW_NS);
+	ret->stub_rounds = (u32)(ret->window_tsc * SPIN_PROBE_ROUNDS /
+				 MAX(tsc_now() - began, (u64)SPIN_PROBE_ROUNDS));
+}
+
 static void config_write(struct platform *p)
 {
 	struct stub_config *config = control_slot(&p->control, 0);
@@ -62,6 +86,8 @@ static void config_write(struct platform *p)
 	for (size_t i = 0; i < ARRAY_SIZE(unblocked); i++)
 		config->sigmask &= ~(1ULL << (unblocked[i] - 1));
 	config->dispatch = p->dispatch;
+	config->patch = p->patch;
+	config->xfeatures = p->xstate.features;
 	filters_write(config, &p->stub);
 }
 
@@ -70,6 +96,7 @@ static void platform_destroy(struct platform *p)
 	pool_close(p);
 	reaper_stop(p);
 	zygote_stop(p);
+	patcher_free(p->patcher);
 	control_destroy(&p->control);
 	mutex_destroy(&p->pool.lock);
 	mutex_destroy(&p->lock);
@@ -97,7 +124,12 @@ static int platform_setup(enum platform_kind kind, const struct platform_config 
 	platform_host_features(kind, &p->fsgsbase, &p->dispatch);
 	p->cpus = host_cpu_count();
 	p->spin = config->spin && p->cpus > 1;
+	/* Trampolines are found by GS, which must be ours to set. */
+	p->patch = config->patch && kind == PLATFORM_SECCOMP && p->fsgsbase;
+	measure_spin(&p->spin_limits);
 	p->guest_min = min_addr();
+	if (p->patch)
+		p->guest_min = MAX(p->guest_min, (u64)STUB_LOW_ZONE + STUB_LOW_ZONE_SIZE);
 	p->reaper_epoll = -1;
 	memcpy(&p->stub, stub_image_blob, sizeof(p->stub));
 	ASSERT(p->stub.magic == STUB_MAGIC);
@@ -116,11 +148,19 @@ static int platform_setup(enum platform_kind kind, const struct platform_config 
 	}
 	err = control_alloc(&p->control);
 	ASSERT(err <= 0); /* the first slot is number 0 */
+	if (err == 0 && p->patch)
+		err = patcher_new(control_zone(&p->control, CONTROL_ZONE),
+				  control_zone(&p->control, CONTROL_LOW_ZONE), p->stub.call_entry,
+				  &p->patcher);
 	if (err == 0) {
 		config_write(p);
 		err = zygote_start(p, config, reason, reason_size);
 	}
+	if (err == 0)
+		vdso_find_functions(&p->vdso, ((struct stub_config *)control_slot(&p->control, 0))
+						      ->vdso);
 	if (err < 0) {
+		patcher_free(p->patcher);
 		control_destroy(&p->control);
 		goto fail;
 	}

@@ -46,6 +46,7 @@ enum platform_kind { PLATFORM_AUTO, PLATFORM_SECCOMP, PLATFORM_PTRACE };
 struct platform_config {
 	enum platform_kind kind;
 	bool spin; /* --spin=auto: spin before sleeping where it helps */
+	bool patch; /* --patch=auto: system call sites may be rewritten */
 	struct memfile *files[PLATFORM_MAX_FILES]; /* [i]->stub_slot == i */
 	int file_count;
 	/* Called for each explanation line ("seccomp refused: ...; using ptrace"). May be NULL. */
@@ -168,6 +169,7 @@ struct platform_stop {
 	u64 fault_addr;	    /* si_addr */
 	u64 trapno, error_code, cr2;
 	bool access_write, access_exec; /* FAULT: from the page-fault error code */
+	bool trapped; /* SYSCALL: from a site that is not patched */
 	bool syscall_is_compat; /* SYSCALL by int 0x80 or sysenter: the sentry answers -ENOSYS */
 };
 
@@ -198,6 +200,21 @@ int platform_get_xstate(struct platform_context *ctx, void *buf, size_t size);
 int platform_set_xstate(struct platform_context *ctx, const void *buf, size_t size);
 /* The state after exec: x87 and SSE defaults, the rest init. */
 void platform_init_xstate(void *buf, size_t size);
+
+/* The owner sleeps for its guest (or no longer does): its CPU is free. Owner thread only. */
+void platform_context_idle(struct platform_context *ctx, bool idle);
+/* Where the guest goes on although regs->rip of the last stop says `shown`: see patch.h. */
+void platform_context_continue_at(struct platform_context *ctx, u64 shown, u64 rip);
+/* True for good once the guest has set GS: its code must not be patched any more. */
+bool platform_as_own_gs(struct platform_as *as);
+void platform_as_set_own_gs(struct platform_as *as);
+
+/* What guest code may read instead of asking (see stub/abi.h, struct stub_info). Any thread. */
+struct platform_ids {
+	bool ids, clocks; /* which answers may be given; the rest is then valid */
+	u32 pid, tid, ppid, uid, euid, gid, egid;
+};
+void platform_context_set_ids(struct platform_context *ctx, const struct platform_ids *ids);
 
 /* Host CPU time (ns) that this context's guest code has used; for times() and getrusage. */
 u64 platform_context_cpu_ns(struct platform_context *ctx);

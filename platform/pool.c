@@ -39,7 +39,7 @@ static bool room(struct stub_pool *pool)
 static int clean_slots(struct platform_as *as)
 {
 	struct control *c = &as->platform->control;
-	size_t middle = STUB_SLOT_SIZE - PAGE_SIZE - c->frame_size;
+	size_t frames = 2 * c->frame_size, middle = STUB_SLOT_SIZE - PAGE_SIZE - frames;
 
 	for (u32 i = 0; i < as->slot_count; i++) {
 		u32 slot = as->slot_control[i] & ~SLOT_NOT_MAPPED;
@@ -49,7 +49,7 @@ static int clean_slots(struct platform_as *as)
 		if (err < 0)
 			return err;
 		memset(mem, 0, PAGE_SIZE);
-		memset(mem + PAGE_SIZE + middle, 0, c->frame_size);
+		memset(mem + PAGE_SIZE + middle, 0, frames);
 	}
 	return 0;
 }
@@ -69,7 +69,8 @@ bool pool_keep(struct platform_as *as)
 	if (clean_slots(as) < 0 || context_spare(as) < 0 || atomic_load(&as->dead))
 		return false;
 	as->former_cpu_ns = as_cpu_ns(as);
-	atomic_store(&as->wall_ns, 0);
+	atomic_store(&as->wall_tsc, 0);
+	atomic_store(&as->own_gs, false);
 	MUTEX_GUARD(&p->pool.lock);
 	if (p->pool.closed || p->pool.count >= POOL_MAX)
 		return false;

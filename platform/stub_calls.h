@@ -21,6 +21,7 @@ struct stub_arg_check {
 		CHECK_NONE,
 		CHECK_EQ,    /* arg == value */
 		CHECK_BELOW, /* arg < value */
+		CHECK_FROM,  /* arg >= value, which fits in its low half */
 		CHECK_RANGE, /* value <= arg < limit, equal upper halves, and arg & mask == 0 */
 		CHECK_MASK,  /* (low half of arg) & mask == value */
 		CHECK_LOW,   /* low half of arg == value: for int arguments */

@@ -143,7 +143,7 @@ static int zygote_attempt(struct platform *p, const struct platform_config *conf
 	if (ret < 0)
 		goto fail;
 	ret = -EAGAIN;
-	if (vdso.start < STUB_SLOTS_END && vdso.end > STUB_AREA)
+	if (vdso.start < STUB_ZONE + STUB_ZONE_SIZE && vdso.end > STUB_AREA)
 		goto fail;
 	if (move)
 		plan_move(&boot, &vdso);

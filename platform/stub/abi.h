@@ -11,6 +11,10 @@
  *	STUB_VDSO	the host's [vvar] and [vdso], moved here where the host lets us
  *	STUB_SLOTS	one slot per guest thread, read-write, shared with the sentry:
  *			a context page and the thread's alternate signal stack
+ *	STUB_ZONE	trampolines of patched system call sites near the top of the
+ *			address space, and
+ *	STUB_LOW_ZONE	of those in programs at low addresses: r-x, private mappings
+ *			of the control file, below what the guest may map
  *
  * Below STUB_AREA a guest thread may itself run munmap and mprotect: what it may not write is
  * mapped through a read-only descriptor, and memory of others is not mapped at all.
@@ -38,7 +42,16 @@
 #define STUB_SLOT_SHIFT 15
 #define STUB_SLOT_MAX 8192 /* guest threads in an address space */
 #define STUB_SLOTS_END (STUB_SLOTS + STUB_SLOT_MAX * STUB_SLOT_SIZE)
+#define STUB_ZONE 0x7ffff0100000
+#define STUB_ZONE_SIZE 0x4000000
+#define STUB_LOW_ZONE 0x10000
+#define STUB_LOW_ZONE_SIZE 0xf0000
 #define STUB_TASK_MAX 0x7ffffffff000
+/* Where the zones are in the control file: behind all slots. */
+#define CONTROL_ZONE (CONTROL_SLOTS * STUB_SLOT_SIZE)
+#define CONTROL_LOW_ZONE (CONTROL_ZONE + STUB_ZONE_SIZE)
+#define CONTROL_END (CONTROL_LOW_ZONE + STUB_LOW_ZONE_SIZE)
+#define CONTROL_SLOTS 65536UL /* command slots and guest threads of the whole sentry */
 
 /* Descriptors of the zygote and of stubs. */
 #define STUB_FD_SOCKET 0 /* zygote only */
@@ -58,6 +71,9 @@
 #define CONFIG_SENTRY_PID 0x08	/* u64 */
 #define CONFIG_SIGMASK 0x10	/* u64, blocked while guest code runs */
 #define CONFIG_DISPATCH 0x18	/* u32: guest threads are under syscall user dispatch */
+#define CONFIG_VDSO 0x50	/* u64 each, VDSO_*: functions of the vDSO, 0 where there is none */
+#define CONFIG_VDSO 0x50   /* u64 each, VDSO_*: functions of the vDSO, 0 where there is none */
+#define CONFIG_XFEATURES 0x68 /* u64: what XSAVE shall save */
 #define CONFIG_PROG_ZYGOTE 0x20 /* struct sock_fprog */
 #define CONFIG_PROG_MAPPER 0x30
 #define CONFIG_PROG_GUEST 0x40
@@ -71,7 +87,8 @@
 #define CMD_ALTSTACK 0x18 /* stack_t */
 #define CMD_OPS 0x40
 #define CMD_OP_SIZE 0x40
-#define CMD_MAX_OPS ((STUB_SLOT_SIZE - CMD_OPS) / CMD_OP_SIZE)
+#define CMD_MAX_OPS ((CMD_INFO - CMD_OPS) / CMD_OP_SIZE)
+#define CMD_INFO (STUB_SLOT_SIZE - 0x1000) /* struct stub_info for the first threads */
 
 #define CMD_KIND_BATCH 1  /* CMD_COUNT system calls, up to the first that fails */
 #define CMD_KIND_THREAD 2 /* the same, then a guest thread for CMD_SLOT */
@@ -80,24 +97,82 @@
 #define DONE_BIT 62
 #define DONE_ERROR_BIT 40 /* low 12 bits: errno, from bit 16: index of the op; else: result */
 
-/* struct stub_ctx: the context page of a guest thread's slot */
+/*
+ * struct stub_ctx: the context page of a guest thread's slot. While guest code runs, GS is its
+ * address. The first cache line carries a patched call to the sentry and its answer back.
+ */
 #define CTX_WORD 0x00 /* u32, futex: whose turn it is */
-#define CTX_UC 0x04   /* u32, offset of the ucontext in the slot */
-#define CTX_FS 0x08
-#define CTX_GS 0x10
-#define CTX_CPU 0x18	  /* u32: where the stub thread stopped */
-#define CTX_SPIN 0x1c	  /* u32: rounds that the stub may spin before it sleeps */
-#define CTX_DEFERRED 0x20 /* u32: calls that wait in CTX_DEFERRED_OPS; the stub counts it down */
-#define CTX_DEFERRED_OPS 0x800
+#define CTX_KIND 0x04 /* u32: STOP_* from the stub, RESUME_* from the sentry */
+#define CTX_RAX 0x08  /* number of the call; its result */
+#define CTX_RDI 0x10
+#define CTX_RSI 0x18
+#define CTX_RDX 0x20
+#define CTX_R10 0x28
+#define CTX_R8 0x30
+#define CTX_R9 0x38
+#define CTX_RIP 0x40 /* behind the call */
+#define CTX_RSP 0x48
+#define CTX_RBX 0x50
+#define CTX_RBP 0x58
+#define CTX_R12 0x60
+#define CTX_R13 0x68
+#define CTX_R14 0x70
+#define CTX_R15 0x78
+#define CTX_SPIN 0x80	 /* u32: rounds that the stub may spin before it sleeps */
+#define CTX_CPU 0x84	 /* u32: where the stub thread stopped */
+#define CTX_PENDING 0x88 /* u32: an interrupt came while the stub had nothing to interrupt */
+#define CTX_UC 0x8c	 /* u32, offset of the ucontext in the slot */
+#define CTX_FS 0x90
+#define CTX_GS 0x98
+#define CTX_XSTATE 0xa0 /* u64, offset in the slot: where RESUME_SAVE puts the extended state */
+
+#define CTX_SELF 0xa8   /* u64, address of this page in the stub */
+#define CTX_INFO 0xb0   /* u64, address of the thread's struct stub_info */
+#define CTX_DEFERRED 0xb8 /* u32: calls that wait in CTX_DEFERRED_OPS; the stub counts it down */
+#define CTX_DEFERRED_OPS 0x400
 #define CTX_DEFERRED_OP_SIZE 0x20
 #define CTX_DEFERRED_MAX 8
 
 /*
- * Bounds of a munmap or mprotect by a guest thread: address below the one, length below the other,
- * so that no sum of both reaches STUB_AREA.
+ * Bounds of a munmap or mprotect by a guest thread: from the first address (below are trampolines,
+ * which the next guest of a stub relies on) to below the second, and the length below the third, so
+ * that no sum of both reaches STUB_AREA.
  */
-#define STUB_DEFER_LEN 0x40000000
+#define STUB_DEFER_START (STUB_LOW_ZONE + STUB_LOW_ZONE_SIZE)
+#define STUB_DEFER_LEN 0x4000000
 #define STUB_DEFER_END (STUB_AREA - STUB_DEFER_LEN)
+
+#define STOP_FRAME 0	 /* a signal frame holds the state */
+#define STOP_CALL 1	 /* a patched call: the registers are above, the rest is live in the thread */
+#define STOP_SAVED 2	 /* RESUME_SAVE is done */
+#define STOP_INTERRUPT 3 /* after an answer: the registers are as the sentry left them */
+
+#define RESUME_CALL 0  /* return CTX_RAX from the call */
+#define RESUME_FRAME 1 /* load everything from the frame at CTX_UC */
+#define RESUME_DEFERRED 0x100 /* before RESUME_CALL or RESUME_FRAME: make the deferred calls */
+#define RESUME_SAVE 2  /* save the extended state, hand over again */
+
+/*
+ * struct stub_info: what patched calls are answered from without the sentry; mapped read-only in the
+ * stub. Calls from ANSWER_MAX on have no such answer.
+ */
+#define INFO_FLAGS 0x00 /* u32, INFO_IDS and INFO_CLOCKS: which calls may be answered */
+#define INFO_PID 0x04
+#define INFO_TID 0x08
+#define INFO_PPID 0x0c
+#define INFO_UID 0x10
+#define INFO_EUID 0x14
+#define INFO_GID 0x18
+#define INFO_EGID 0x1c
+#define INFO_SIZE 0x20
+#define INFO_MAX ((STUB_SLOT_SIZE - CMD_INFO) / INFO_SIZE - 1) /* the last one answers nothing */
+#define INFO_IDS 1
+#define INFO_CLOCKS 2
+#define ANSWER_MAX 320
+#define ANSWER_VDSO 0x80
+#define VDSO_CLOCK_GETTIME 0x00
+#define VDSO_GETTIMEOFDAY 0x08
+#define VDSO_GETCPU 0x10
 
 #define TURN_GONE 0 /* the thread has exited (CLONE_CHILD_CLEARTID) */
 #define TURN_STUB 1
@@ -135,6 +210,8 @@ struct stub_header {
 	/* Code of which only the mapper, or only guest threads, make system calls. */
 	uint64_t mapper_start, mapper_end;
 	uint64_t guest_start, guest_end;
+	/* Code of patched calls, see guest.S: where trampolines go, and its sections. */
+	uint64_t call_entry, call_answered, call_vdso_answered, call_save, call_code_end;
 };
 
 struct stub_prog {
@@ -151,6 +228,9 @@ struct stub_config {
 	uint32_t dispatch;
 	uint32_t pad;
 	struct stub_prog zygote, mapper, guest;
+	uint64_t vdso[3];
+	uint64_t xfeatures;
+	uint32_t patch, pad2;
 };
 
 struct stub_op {
@@ -174,16 +254,26 @@ struct stub_cmd {
 
 struct stub_ctx {
 	_Atomic uint32_t word;
+	uint32_t kind;
+	uint64_t rax, rdi, rsi, rdx, r10, r8, r9;
+	uint64_t rip, rsp, rbx, rbp, r12, r13, r14, r15;
+	uint32_t spin;
+	uint32_t cpu;
+	uint32_t pending;
 	uint32_t uc;
 	uint64_t fs, gs;
-	uint32_t cpu;
-	uint32_t spin;
+	uint64_t xstate;
+	uint64_t self, info;
 	uint32_t deferred;
 };
 
 /* A call that a guest thread makes on its way back to guest code, at CTX_DEFERRED_OPS. */
 struct stub_deferred {
 	uint64_t nr, addr, len, prot;
+};
+
+struct stub_info {
+	uint32_t flags, pid, tid, ppid, uid, euid, gid, egid;
 };
 
 /* The sentry's first message to the zygote: [vvar*] and [vdso] as the kernel placed them. */
@@ -215,10 +305,17 @@ _Static_assert(offsetof(struct stub_cmd, altstack_sp) == CMD_ALTSTACK, "abi");
 _Static_assert(offsetof(struct stub_cmd, ops) == CMD_OPS, "abi");
 _Static_assert(sizeof(struct stub_op) == CMD_OP_SIZE, "abi");
 _Static_assert(sizeof(struct stub_cmd) <= STUB_SLOT_SIZE, "abi");
-_Static_assert(offsetof(struct stub_ctx, fs) == CTX_FS, "abi");
+_Static_assert(offsetof(struct stub_ctx, r9) == CTX_R9, "abi");
+_Static_assert(offsetof(struct stub_ctx, r15) == CTX_R15, "abi");
 _Static_assert(offsetof(struct stub_ctx, spin) == CTX_SPIN, "abi");
+_Static_assert(offsetof(struct stub_ctx, info) == CTX_INFO, "abi");
 _Static_assert(offsetof(struct stub_ctx, deferred) == CTX_DEFERRED, "abi");
 _Static_assert(sizeof(struct stub_deferred) == CTX_DEFERRED_OP_SIZE, "abi");
+_Static_assert(offsetof(struct stub_config, vdso) == CONFIG_VDSO, "abi");
+_Static_assert(offsetof(struct stub_config, xfeatures) == CONFIG_XFEATURES, "abi");
+_Static_assert(offsetof(struct stub_info, egid) == INFO_EGID, "abi");
+_Static_assert(sizeof(struct stub_info) == INFO_SIZE, "abi");
+_Static_assert(sizeof(struct stub_cmd) <= CMD_INFO, "abi");
 #endif
 
 #endif

@@ -6,7 +6,7 @@ STUB_CFLAGS := -std=gnu17 -O2 -g $(WARN) -I. -ffreestanding -fpie -fvisibility=h
 ifneq ($(findstring clang,$(CC)),)
 STUB_CFLAGS := $(filter-out -fno-tree-loop-distribute-patterns,$(STUB_CFLAGS))
 endif
-STUB_SRC := $(wildcard platform/stub/*.c) platform/stub/arch/x86_64/mapper.S
+STUB_SRC := $(wildcard platform/stub/*.c) platform/stub/arch/x86_64/mapper.S platform/stub/arch/x86_64/guest.S
 STUB_OBJ := $(patsubst %,$(STUB_DIR)/%.o,$(basename $(STUB_SRC)))
 
 $(STUB_DIR)/%.o: %.c platform/stub/stub.mk

@@ -124,6 +124,13 @@ static long move_vdso(struct stub_boot *boot)
 	return 0;
 }
 
+static void map_zone(uint64_t addr, uint64_t size, uint64_t offset)
+{
+	if ((uint64_t)call6(__NR_mmap, (long)addr, (long)size, 5 /* PROT_READ | PROT_EXEC */,
+			    MAP_PRIVATE | MAP_FIXED, STUB_FD_CONTROL, (long)offset) != addr)
+		die(12);
+}
+
 static long map_slot(uint64_t addr, uint64_t index)
 {
 	return call6(__NR_mmap, (long)addr, STUB_SLOT_SIZE, 1 /* PROT_READ */,
@@ -215,6 +222,10 @@ _Noreturn void zygote_main(void)
 	unmap_around(&boot, STUB_STACK + STUB_STACK_SIZE, STUB_TASK_MAX);
 	if (map_slot(STUB_CONFIG, 0) != STUB_CONFIG)
 		die(11);
+	if (config->patch) {
+		map_zone(STUB_ZONE, STUB_ZONE_SIZE, CONTROL_ZONE);
+		map_zone(STUB_LOW_ZONE, STUB_LOW_ZONE_SIZE, CONTROL_LOW_ZONE);
+	}
 	die_with_sentry(config);
 	set_signals(config);
 	if (!config->ptrace)

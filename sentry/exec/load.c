@@ -1,4 +1,5 @@
 /* Mapping ELF images and choosing the address space's layout. */
+#include "mm/text.h"
 #include "sentry/exec/exec_impl.h"
 #include "sentry/kernel/kernel.h"
 
@@ -19,6 +20,7 @@ struct image_map {
 	struct mm *mm;
 	struct mm_limits limits;
 	struct mappable *mappable;
+	struct text *text; /* for find_room */
 	const char *name;
 	u64 memory_limit; /* more bss than the guest has memory is refused, as Linux's accounting
 			     does */
@@ -82,10 +84,19 @@ static int find_room(const struct image_map *im, const struct elf_plan *plan, u6
 				     .prot = PROT_NONE,
 				     .flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
 				     .limits = im->limits };
-	s64 at = mm_mmap(im->mm, &args);
-	u64 base;
+	u64 base, own = im->text && !slack ? text_place(im->text, im->mappable, size) : 0;
+	s64 at = -1;
 	int r;
 
+	if (own) {
+		args.addr = own;
+		args.flags |= MAP_FIXED_NOREPLACE;
+		at = mm_mmap(im->mm, &args);
+		args.addr = 0;
+		args.flags &= ~MAP_FIXED_NOREPLACE;
+	}
+	if (at < 0)
+		at = mm_mmap(im->mm, &args);
 	if (at < 0)
 		return (int)at;
 	r = mm_munmap(im->mm, (u64)at, args.len);
@@ -130,6 +141,21 @@ out:
 	return r;
 }
 
+static int room_for(struct exec *e, const struct elf_image *image, const struct elf_plan *plan,
+		    u64 *ret_bias)
+{
+	struct image_map im = { .mm = e->mm,
+				.limits = e->req.limits,
+				.text = e->req.kernel->text };
+	int r = image_mappable(image->file, &im.mappable);
+
+	if (r == 0) {
+		r = find_room(&im, plan, ret_bias);
+		im.mappable->ops->put(im.mappable);
+	}
+	return r;
+}
+
 static bool randomize(const struct exec *e)
 {
 	return !(e->req.personality & PER_NO_RANDOMIZE);
@@ -144,6 +170,8 @@ static void choose_layout(struct exec *e, struct exec_layout *l)
 	platform_guest_limits(e->req.kernel->platform, &l->guest_min, &l->guest_max);
 	platform_get_vdso(e->req.kernel->platform, &vdso);
 	top = l->guest_max - PAGE_SIZE;
+	if (e->req.kernel->text)
+		top = text_arena_start(e->req.kernel->text) - PAGE_SIZE;
 	if (randomize(e))
 		top -= (e->random[2] % MIN(STACK_RANDOM_PAGES, l->guest_max / PAGE_SIZE / 64)) *
 		       PAGE_SIZE;
@@ -172,7 +200,6 @@ static void choose_layout(struct exec *e, struct exec_layout *l)
 static int program_bias(struct exec *e, const struct exec_layout *l, const struct elf_plan *plan,
 			u64 *ret)
 {
-	struct image_map im = { .mm = e->mm, .limits = e->req.limits };
 	u64 base;
 
 	*ret = 0;
@@ -180,7 +207,7 @@ static int program_bias(struct exec *e, const struct exec_layout *l, const struc
 		return 0;
 	/* A loader run as a program must not be where its own programs go. */
 	if (e->interp.file == NULL)
-		return find_room(&im, plan, ret);
+		return room_for(e, &e->main, plan, ret);
 	base = page_down(l->guest_max / 3 * 2);
 	if (randomize(e))
 		base += (e->random[4] % MIN(PIE_RANDOM_PAGES, l->guest_max / PAGE_SIZE / 16)) *
@@ -208,13 +235,12 @@ static void set_brk(struct exec *e, struct exec_layout *l, u64 program_end)
 
 static int map_interpreter(struct exec *e, struct exec_layout *l)
 {
-	struct image_map im = { .mm = e->mm, .limits = e->req.limits };
 	struct elf_plan plan;
 	u64 bias = 0;
 	int r = elf_make_plan(&e->interp.header, e->interp.phdrs, l->guest_max, &plan);
 
 	if (r == 0 && e->interp.header.e_type == ET_DYN)
-		r = find_room(&im, &plan, &bias);
+		r = room_for(e, &e->interp, &plan, &bias);
 	if (r == 0)
 		r = map_image(e, &e->interp, bias);
 	if (r < 0)

@@ -2,6 +2,7 @@
 #include "sentry/kernel/boot.h"
 #include "base/host_thread.h"
 #include "base/log.h"
+#include "mm/text.h"
 #include "base/safecopy.h"
 #include "sentry/dev/dev.h"
 #include "sentry/exec/exec.h"
@@ -63,6 +64,7 @@ static int start_platform(struct boot *b)
 {
 	struct platform_config pc = { .kind = b->config->platform,
 				      .spin = b->config->spin,
+				      .patch = b->config->patch,
 				      .explain = explain };
 	int err;
 
@@ -73,6 +75,9 @@ static int start_platform(struct boot *b)
 	if (err < 0)
 		return boot_error(err, "`minisentry doctor`, or another --platform",
 				  "cannot start platform %s", platform_name(b->config->platform));
+	err = text_new(b->kernel.platform, b->kernel.memory, &b->kernel.text);
+	if (err < 0)
+		return boot_error(err, NULL, "cannot patch system calls");
 	return 0;
 }
 

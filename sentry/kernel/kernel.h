@@ -22,6 +22,7 @@ struct shm_table;
 struct kernel {
 	struct platform *platform;
 	struct pgalloc *memory;
+	struct text *text; /* NULL: system call sites are not patched */
 	struct mutex tasklist_lock; /* RANK_TASKLIST */
 	struct pid_table *pids;	    /* tasklist */
 	u64 host_task_room;	    /* tasks that the host grants us, read before confinement */

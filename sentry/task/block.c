@@ -55,6 +55,8 @@ int task_sleep(struct task *t, u64 deadline_ns)
 	int r = 0;
 
 	assert_no_locks();
+	if (t->ctx)
+		platform_context_idle(t->ctx, true);
 	while (atomic_load(&t->wake) == 0) {
 		r = host_futex_wait_until(&t->wake, 0, deadline_ns);
 		if (r == -ETIMEDOUT)

@@ -10,6 +10,7 @@
 #ifndef MINISENTRY_SENTRY_TASK_INTERNAL_H
 #define MINISENTRY_SENTRY_TASK_INTERNAL_H
 
+#include "base/tsc.h"
 #include "base/avl.h"
 #include "sentry/kernel/kernel.h"
 #include "sentry/task/ptrace.h"
@@ -109,11 +110,6 @@ int thread_group_status_locked(struct thread_group *tg);
 void notify_parent_stop_locked(struct thread_group *tg, int cld);
 /* The death of tg. True when nobody will wait for it (reap now). tasklist. */
 bool notify_parent_exit_locked(struct thread_group *tg);
-u64 tsc_to_ns(u64 ticks);
-static inline u64 tsc_now(void)
-{
-	return __builtin_ia32_rdtsc();
-}
 
 /* ---- signal ---- */
 #define SIGNALS_STOP (sigbit(SIGSTOP) | sigbit(SIGTSTP) | sigbit(SIGTTIN) | sigbit(SIGTTOU))

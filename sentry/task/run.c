@@ -33,6 +33,8 @@ static void serve_syscall(struct task *t, const struct platform_stop *stop)
 	u64 began = tsc_now(), slept = t->block_tsc;
 	s64 ret = -ENOSYS;
 
+	if (stop->trapped)
+		mm_text_trap(t->mm, r->rip, r->orig_rax);
 	t->in_syscall = true;
 	t->syscall_nr = r->orig_rax;
 	if (stop->syscall_is_compat) {
@@ -100,7 +102,12 @@ static void serve_fault(struct task *t, const struct platform_stop *stop)
 static void serve_exception(struct task *t, const struct platform_stop *stop)
 {
 	siginfo_t si;
+	u64 at;
 
+	if (stop->signo == SIGILL && mm_text_landing(t->mm, t->regs.rip, &at)) {
+		platform_context_continue_at(t->ctx, t->regs.rip, at);
+		return;
+	}
 	siginfo_fault(&si, stop->signo, stop->si_code, stop->fault_addr);
 	signal_force_fault(t, &si, stop->trapno, stop->error_code, stop->cr2);
 }
@@ -130,6 +137,10 @@ static bool run_guest(struct task *t, struct platform_stop *stop)
 	if (atomic_load(&t->sig_pending)) {
 		atomic_store(&t->in_guest, false);
 		return false;
+	}
+	if (t->regs.gs_base && !platform_as_own_gs(mm_as(t->mm))) {
+		platform_as_set_own_gs(mm_as(t->mm));
+		mm_text_off(t->mm);
 	}
 	step = task_traced(t) && ptrace_stepping(t);
 	if (step)

@@ -12,24 +12,6 @@ u64 clock_realtime_ns(void)
 	return host_clock_ns(CLOCK_REALTIME);
 }
 
-/* The first call's instant on both clocks: the longer ago, the better the ratio. */
-static u64 base_tsc, base_ns;
-
-static void __attribute__((constructor)) remember_start(void)
-{
-	base_ns = clock_monotonic_ns();
-	base_tsc = tsc_now();
-}
-
-u64 tsc_to_ns(u64 ticks)
-{
-	u64 d_tsc = tsc_now() - base_tsc, d_ns = clock_monotonic_ns() - base_ns;
-
-	if (!d_tsc)
-		return 0;
-	return (u64)((unsigned __int128)ticks * d_ns / d_tsc);
-}
-
 /* tasklist or own thread. */
 static void times_of(struct task *t, u64 *ret_utime, u64 *ret_stime)
 {

@@ -1,6 +1,5 @@
 /*
- * The code that runs in stubs: the mapper, the start of guest threads, and the
- * signal entry.
+ * The mapper, and the start of guest threads; their own code is in guest.S.
  *
  * The mapper and a thread that is not yet confined use registers, constants and
  * pages that are mapped read-only, and nothing else: other threads of this
@@ -12,12 +11,6 @@
 #include <asm/unistd_64.h>
 
 #define FUTEX_WAIT 0
-#define FUTEX_WAKE 1
-#define ARCH_SET_GS 0x1001
-#define ARCH_SET_FS 0x1002
-#define ARCH_GET_FS 0x1003
-#define ARCH_GET_GS 0x1004
-#define CPUNODE_SELECTOR 0x7b
 
 	.section .header, "a", @progbits
 	.globl stub_header
@@ -32,6 +25,7 @@ stub_header:
 	.quad stub_end
 	.quad mapper_start, mapper_end
 	.quad guest_start, guest_end
+	.quad call_entry, call_answered, call_vdso_answered, call_save, call_code_end
 
 	.text
 mapper_start:
@@ -166,7 +160,8 @@ thread_start:
 	mov $59, %edi			/* PR_SET_SYSCALL_USER_DISPATCH */
 	mov $1, %esi			/* PR_SYS_DISPATCH_ON */
 	lea guest_start(%rip), %rdx
-	mov $(guest_end - guest_start), %r10d
+	lea guest_end(%rip), %r10
+	sub %rdx, %r10
 	xor %r8d, %r8d			/* no selector: always */
 	syscall
 	test %rax, %rax
@@ -220,131 +215,6 @@ ptrace_ready:
 	hlt
 
 mapper_end:
-
-guest_start:
-exit_gadget:
-	mov $__NR_exit, %eax
-	xor %edi, %edi
-	syscall
-	hlt
-
-/*
- * Signal entry (rdi signo, rsi siginfo, rdx ucontext), on the thread's
- * alternate stack, all signals blocked. Says where the ucontext is, hands over,
- * waits for its turn, returns through the frame as the sentry left it.
- * Under ptrace the sentry stops us at the first instruction and never goes on.
- */
-signal_entry:
-	mov %rsp, %r12
-	and $-STUB_SLOT_SIZE, %r12
-	mov %edx, %eax
-	sub %r12d, %eax
-	mov %eax, CTX_UC(%r12)
-	movabs $STUB_CONFIG, %r14
-	cmpl $0, CONFIG_FSGSBASE(%r14)
-	je 1f
-	rdfsbase %rax
-	mov %rax, CTX_FS(%r12)
-	rdgsbase %rax
-	mov %rax, CTX_GS(%r12)
-	jmp 2f
-1:	mov $__NR_arch_prctl, %eax
-	mov $ARCH_GET_FS, %edi
-	lea CTX_FS(%r12), %rsi
-	syscall
-	mov $__NR_arch_prctl, %eax
-	mov $ARCH_GET_GS, %edi
-	lea CTX_GS(%r12), %rsi
-	syscall
-2:
-hand_over:
-	mov $CPUNODE_SELECTOR, %eax
-	lsl %eax, %eax			/* cpu | node << 12, as in the vdso's getcpu */
-	mov %eax, CTX_CPU(%r12)
-	mov CTX_SPIN(%r12), %r15d	/* before the sentry may change it */
-	mov $TURN_SENTRY, %eax
-	xchg %eax, CTX_WORD(%r12)
-	test $TURN_SENTRY_SLEEPS, %eax
-	jz spin_turn
-	mov $__NR_futex, %eax
-	lea CTX_WORD(%r12), %rdi
-	mov $FUTEX_WAKE, %esi
-	mov $1, %edx
-	syscall
-spin_turn:
-	mov CTX_WORD(%r12), %eax
-	cmp $TURN_SENTRY, %eax
-	jne wait_turn
-	sub $1, %r15d
-	jb 3f
-	pause
-	jmp spin_turn
-3:	/* eax == TURN_SENTRY: say that we sleep, unless it is our turn by now */
-	mov $(TURN_SENTRY | TURN_STUB_SLEEPS), %ecx
-	lock cmpxchg %ecx, CTX_WORD(%r12)
-	jne wait_turn
-	mov %ecx, %eax
-wait_turn:	/* eax: the word as last seen */
-	cmp $TURN_STUB, %al
-	je take_turn
-	cmp $TURN_EXIT, %al
-	je exit_gadget
-	mov %eax, %edx
-	mov $__NR_futex, %eax
-	lea CTX_WORD(%r12), %rdi
-	mov $FUTEX_WAIT, %esi
-	xor %r10d, %r10d
-	syscall
-	mov CTX_WORD(%r12), %eax
-	jmp wait_turn
-take_turn:
-	lea 1f(%rip), %r13
-	cmpl $0, CTX_DEFERRED(%r12)
-	jne run_deferred
-1:	movabs $STUB_CONFIG, %r14
-	cmpl $0, CONFIG_FSGSBASE(%r14)
-	je 1f
-	mov CTX_FS(%r12), %rax
-	wrfsbase %rax
-	mov CTX_GS(%r12), %rax
-	wrgsbase %rax
-	jmp 2f
-1:	mov $__NR_arch_prctl, %eax
-	mov $ARCH_SET_FS, %edi
-	mov CTX_FS(%r12), %rsi
-	syscall
-	mov $__NR_arch_prctl, %eax
-	mov $ARCH_SET_GS, %edi
-	mov CTX_GS(%r12), %rsi
-	syscall
-2:	mov CTX_UC(%r12), %eax
-	lea (%r12, %rax), %rsp
-signal_restorer:
-	mov $__NR_rt_sigreturn, %eax
-	syscall
-	hlt
-
-/*
- * Makes the calls that the sentry left for this thread (platform_as_defer); goes back to r13.
- * r12: the slot. Changes rax, rbx, rcx, rdx, rdi, rsi, r11. A call that fails stays in
- * the count, and it is the sentry's turn again.
- */
-run_deferred:
-	lea CTX_DEFERRED_OPS(%r12), %rbx
-1:	cmpl $0, CTX_DEFERRED(%r12)
-	je 2f
-	mov 0x00(%rbx), %rax
-	mov 0x08(%rbx), %rdi
-	mov 0x10(%rbx), %rsi
-	mov 0x18(%rbx), %rdx
-	syscall
-	test %rax, %rax
-	jnz hand_over
-	add $CTX_DEFERRED_OP_SIZE, %rbx
-	decl CTX_DEFERRED(%r12)
-	jmp 1b
-2:	jmp *%r13
-guest_end:
 
 	.section .rodata
 	.balign 8

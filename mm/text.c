@@ -1,0 +1,604 @@
+/* The table of patched chunks, and their use by address spaces. */
+#include "mm/text.h"
+#include "mm/mm_impl.h"
+
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define ARENA_SIZE (1UL << 30)
+#define ARENA_RANDOM (ARENA_SIZE / 4)
+/* Larger images take part in nothing. */
+#define IMAGE_MAX (256UL << 20)
+#define BUCKETS 256
+/* Traps in a chunk's code before it is patched. */
+#define TRAPS_TO_PATCH 3
+/* Memory for chunks; beyond, those that nobody maps are dropped. */
+#define CHUNKS_MAX 1024
+
+struct file_id {
+	u32 major, minor;
+	u64 ino;
+};
+
+struct image_place {
+	struct list node;
+	struct file_id id;
+	u64 addr, len;
+};
+
+struct chunk {
+	struct list node; /* bucket */
+	struct file_id id;
+	u64 offset; /* in the file */
+	u64 bias;
+	u64 owner; /* 0: of the file's own proof; else the one mm that may map it */
+	u32 traps;
+	bool patched; /* range and edits are valid */
+	bool hopeless;
+	struct mem_range range;
+	struct text_edit *edits;
+	size_t edit_count;
+};
+
+struct text {
+	struct patcher *patcher;
+	struct pgalloc *memory;
+	struct memfile *memfile;
+	_Atomic u64 next_owner;
+	struct mutex lock; /* RANK_TEXT */
+	struct list chunks[BUCKETS], places[BUCKETS];
+	u32 chunk_count, place_count;
+	u64 arena_start, arena_end, arena_next; /* addresses are given out downwards */
+};
+
+int text_new(struct platform *platform, struct pgalloc *memory, struct text **ret)
+{
+	struct text *t;
+	u64 start, random = 0;
+
+	*ret = NULL;
+	if (!platform_patcher(platform))
+		return 0;
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return -ENOMEM;
+	t->patcher = platform_patcher(platform);
+	t->memory = memory;
+	t->memfile = pgalloc_file(memory);
+	t->next_owner = 1;
+	mutex_init(&t->lock, RANK_TEXT, "text");
+	for (size_t i = 0; i < BUCKETS; i++) {
+		list_init(&t->chunks[i]);
+		list_init(&t->places[i]);
+	}
+	patch_reach(t->patcher, &start, &t->arena_end);
+	t->arena_start = MAX(start, t->arena_end - ARENA_SIZE);
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
+		random = 0;
+	t->arena_next = t->arena_end - page_down(random % ARENA_RANDOM) - PAGE_SIZE;
+	*ret = t;
+	return 0;
+}
+
+static void chunk_free(struct text *t, struct chunk *c)
+{
+	list_del(&c->node);
+	if (c->patched)
+		memfile_put(t->memfile, c->range);
+	free(c->edits);
+	free(c);
+	t->chunk_count--;
+}
+
+void text_free(struct text *t)
+{
+	struct chunk *c, *next;
+	struct image_place *p, *pnext;
+
+	if (!t)
+		return;
+	for (size_t i = 0; i < BUCKETS; i++) {
+		list_for_each_safe (c, next, &t->chunks[i], node)
+			chunk_free(t, c);
+		list_for_each_safe (p, pnext, &t->places[i], node)
+			free(p);
+	}
+	mutex_destroy(&t->lock);
+	free(t);
+}
+
+static struct file_id identify(struct mappable *m)
+{
+	struct file_id id;
+
+	m->ops->identify(m, &id.major, &id.minor, &id.ino);
+	return id;
+}
+
+static bool same_file(const struct file_id *a, const struct file_id *b)
+{
+	return a->ino == b->ino && a->major == b->major && a->minor == b->minor;
+}
+
+static size_t bucket(const struct file_id *id, u64 offset)
+{
+	return (id->ino * 31 + id->minor * 7 + offset / TEXT_CHUNK) % BUCKETS;
+}
+
+/* ---- places ---- */
+
+u64 text_arena_start(const struct text *t)
+{
+	return t->arena_start;
+}
+
+static bool is_image(struct mappable *m)
+{
+	Elf64_Ehdr eh;
+
+	return text_read(m, 0, &eh, sizeof(eh)) == 0 &&
+	       memcmp(eh.e_ident, ELFMAG, SELFMAG) == 0 && eh.e_type == ET_DYN;
+}
+
+/* The address in the arena of an image of len bytes; 0: none. */
+static u64 place_locked(struct text *t, const struct file_id *id, u64 len)
+{
+	struct list *b = &t->places[bucket(id, 0)];
+	struct image_place *p;
+
+	list_for_each (p, b, node)
+		if (same_file(&p->id, id) && p->len == len)
+			return p->addr;
+	p = malloc(sizeof(*p));
+	if (!p)
+		return 0;
+	/* Round again when it is full: an address that is taken is not used. */
+	if (t->arena_next - t->arena_start < len + PAGE_SIZE)
+		t->arena_next = t->arena_end - PAGE_SIZE;
+	t->arena_next -= len;
+	*p = (struct image_place){ .id = *id, .addr = t->arena_next, .len = len };
+	t->arena_next -= PAGE_SIZE; /* a gap, so that images never touch */
+	list_push_back(b, &p->node);
+	t->place_count++;
+	return p->addr;
+}
+
+u64 text_place(struct text *t, struct mappable *m, u64 len)
+{
+	struct file_id id;
+
+	if (len > IMAGE_MAX || !m->ops->identify || !is_image(m))
+		return 0;
+	id = identify(m);
+	MUTEX_GUARD(&t->lock);
+	return place_locked(t, &id, len);
+}
+
+/* ---- chunks ---- */
+
+static struct chunk *find_locked(struct text *t, const struct file_id *id, u64 offset, u64 bias,
+				 u64 owner)
+{
+	struct chunk *c;
+
+	list_for_each (c, &t->chunks[bucket(id, offset)], node)
+		if (c->offset == offset && c->bias == bias && c->owner == owner &&
+		    same_file(&c->id, id))
+			return c;
+	return NULL;
+}
+
+/* Drops what nobody maps, so that there is room for one more. */
+static void evict_locked(struct text *t)
+{
+	struct chunk *c, *next;
+
+	for (size_t i = 0; i < BUCKETS && t->chunk_count >= CHUNKS_MAX; i++)
+		list_for_each_safe (c, next, &t->chunks[i], node)
+			if (!c->patched || pgalloc_exclusive(t->memory, c->range))
+				chunk_free(t, c);
+}
+
+static struct chunk *get_locked(struct text *t, const struct file_id *id, u64 offset, u64 bias,
+				u64 owner)
+{
+	struct chunk *c = find_locked(t, id, offset, bias, owner);
+
+	if (c)
+		return c;
+	evict_locked(t);
+	c = t->chunk_count < CHUNKS_MAX ? calloc(1, sizeof(*c)) : NULL;
+	if (!c)
+		return NULL;
+	c->id = *id;
+	c->offset = offset;
+	c->bias = bias;
+	c->owner = owner;
+	list_push_back(&t->chunks[bucket(id, offset)], &c->node);
+	t->chunk_count++;
+	return c;
+}
+
+void text_forget_owner(struct text *t, u64 owner)
+{
+	struct chunk *c, *next;
+
+	MUTEX_GUARD(&t->lock);
+	for (size_t i = 0; i < BUCKETS; i++)
+		list_for_each_safe (c, next, &t->chunks[i], node)
+			if (c->owner == owner)
+				chunk_free(t, c);
+}
+
+/* Is [from, to) of the chunk the file's content but for the edits? */
+static bool matches(const struct chunk *c, const u8 *copy, const u8 *file, u64 from, u64 to)
+{
+	u64 at = from;
+
+	for (size_t i = 0; i < c->edit_count && at < to; i++) {
+		const struct text_edit *e = &c->edits[i];
+		u64 start = MAX(e->offset, at), end = MIN(e->offset + PATCH_EDIT_MAX, to);
+
+		if (e->offset + PATCH_EDIT_MAX <= at || e->offset >= to)
+			continue;
+		if (memcmp(copy + at, file + (at - from), start - at) != 0 ||
+		    memcmp(e->original + (start - e->offset), file + (start - from),
+			   end - start) != 0)
+			return false;
+		at = end;
+	}
+	return at >= to || memcmp(copy + at, file + (at - from), to - at) == 0;
+}
+
+/*
+ * Replaces *tr by the chunk's memory if there is a chunk for it, cut to the
+ * chunk around file offset `page`. True when it did. owner: that may be mapped
+ * beside the shared ones.
+ */
+static bool use_chunk(struct text *t, struct mappable *m, u64 bias, u64 owner, u64 page,
+		      struct translation *tr)
+{
+	u64 base = page & ~(TEXT_CHUNK - 1), run;
+	u64 from = MAX(tr->offset, base);
+	u64 to = MIN(tr->offset + mem_range_len(tr->range), base + TEXT_CHUNK);
+	struct file_id id = identify(m);
+	struct chunk *c = NULL;
+	const u8 *file, *copy;
+	struct mem_range r;
+
+	MUTEX_GUARD(&t->lock);
+	if (owner)
+		c = find_locked(t, &id, base, bias, owner);
+	if (!c || !c->patched)
+		c = find_locked(t, &id, base, bias, 0);
+	if (!c || !c->patched)
+		return false;
+	file = tr->file->ops->map(tr->file, tr->range.start + (from - tr->offset), &run);
+	if (!file || run < to - from)
+		return false;
+	copy = t->memfile->ops->map(t->memfile, c->range.start, &run);
+	if (!matches(c, copy, file, from - base, to - base)) {
+		chunk_free(t, c);
+		return false;
+	}
+	r = (struct mem_range){ c->range.start + (from - base), c->range.start + (to - base) };
+	memfile_get(t->memfile, r);
+	memfile_put(tr->file, tr->range);
+	*tr = (struct translation){ .file = t->memfile, .offset = from, .range = r, .text = true };
+	return true;
+}
+
+bool text_translate(struct mm *mm, const struct vma *v, u64 page, struct translation *tr)
+{
+	if (!mm->text || !(v->prot & PROT_EXEC) || (v->prot & PROT_WRITE) ||
+	    (v->flags & VMA_SHARED) || !v->mappable->ops->identify || platform_as_own_gs(mm->as))
+		return false;
+	return use_chunk(mm->text, v->mappable, v->start - v->offset, mm->text_owner, page, tr);
+}
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct text_edit *x = a, *y = b;
+
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static void sort_edits(struct text_edit *edits, size_t count)
+{
+	qsort(edits, count, sizeof(*edits), by_offset);
+}
+
+/* Takes the memory and edits of `made` into c. */
+static void chunk_take_locked(struct text *t, struct chunk *c, const struct chunk *made)
+{
+	if (c->patched)
+		memfile_put(t->memfile, c->range);
+	free(c->edits);
+	c->range = made->range;
+	c->edits = made->edits;
+	c->edit_count = made->edit_count;
+	c->patched = true;
+}
+
+/* Room for a chunk's copy and its edits. *ret_copy is the sentry's address of it. */
+static int chunk_room(struct text *t, u32 acct_id, struct chunk *ret, u8 **ret_copy)
+{
+	struct pgalloc_opts opts = { .mode = PGALLOC_POPULATE, .acct_id = acct_id };
+	u64 run;
+
+	ret->edit_count = 0;
+	ret->edits = malloc(TEXT_MAX_EDITS * sizeof(*ret->edits));
+	if (!ret->edits)
+		return -ENOMEM;
+	if (pgalloc_allocate(t->memory, TEXT_CHUNK, &opts, &ret->range) < 0) {
+		free(ret->edits);
+		return -ENOMEM;
+	}
+	*ret_copy = t->memfile->ops->map(t->memfile, ret->range.start, &run);
+	if (*ret_copy)
+		return 0;
+	memfile_put(t->memfile, ret->range);
+	free(ret->edits);
+	return -ENOMEM;
+}
+
+/* The chunk for everybody, made when its code has trapped often enough. True: there is one. */
+static bool shared_chunk(struct text *t, const struct file_id *id, const struct text_part *part,
+			 u32 acct_id)
+{
+	u64 base = part->start & ~(TEXT_CHUNK - 1);
+	struct chunk made, *c;
+	u8 *copy;
+	int err;
+
+	{
+		MUTEX_GUARD(&t->lock);
+		c = get_locked(t, id, base, part->bias, 0);
+		if (!c || c->patched)
+			return c;
+		if (c->hopeless || ++c->traps < TRAPS_TO_PATCH)
+			return false;
+	}
+	if (chunk_room(t, acct_id, &made, &copy) < 0)
+		return false;
+	err = text_read(part->mappable, base, copy, TEXT_CHUNK);
+	if (err == 0)
+		made.edit_count = text_patch_proved(t->patcher, part, copy, made.edits,
+						    TEXT_MAX_EDITS);
+	MUTEX_GUARD(&t->lock);
+	c = get_locked(t, id, base, part->bias, 0);
+	if (c && !c->patched && made.edit_count) {
+		chunk_take_locked(t, c, &made);
+		return true;
+	}
+	if (c && !made.edit_count)
+		c->hopeless = true;
+	memfile_put(t->memfile, made.range);
+	free(made.edits);
+	return c && c->patched;
+}
+
+/*
+ * Adds a site to the chunk of one address space: a new copy takes the old one's
+ * place, as code is not changed where a thread may be running it. True: done.
+ */
+static bool private_chunk(struct text *t, const struct file_id *id, const struct text_part *part,
+			  u64 owner, u64 offset, u64 nr, u32 acct_id)
+{
+	u64 base = part->start & ~(TEXT_CHUNK - 1), run;
+	struct chunk made, *c;
+	bool done = false;
+	u8 *copy;
+
+	if (chunk_room(t, acct_id, &made, &copy) < 0)
+		return false;
+	if (text_read(part->mappable, base, copy, TEXT_CHUNK) == 0) {
+		MUTEX_GUARD(&t->lock);
+		c = find_locked(t, id, base, part->bias, owner);
+		if (!c || !c->patched)
+			c = find_locked(t, id, base, part->bias, 0);
+		if (c && c->patched) {
+			memcpy(copy, t->memfile->ops->map(t->memfile, c->range.start, &run),
+			       TEXT_CHUNK);
+			made.edit_count = c->edit_count;
+			memcpy(made.edits, c->edits, c->edit_count * sizeof(*c->edits));
+		}
+		done = made.edit_count < TEXT_MAX_EDITS &&
+		       text_patch_trapped(t->patcher, part, copy, offset, nr,
+					  &made.edits[made.edit_count]);
+		c = done ? get_locked(t, id, base, part->bias, owner) : NULL;
+		if (c) {
+			made.edit_count++;
+			sort_edits(made.edits, made.edit_count);
+			chunk_take_locked(t, c, &made);
+			return true;
+		}
+	}
+	memfile_put(t->memfile, made.range);
+	free(made.edits);
+	return false;
+}
+
+/* The code of v in one chunk. */
+static struct text_part part_of(const struct vma *v, u64 offset)
+{
+	u64 base = offset & ~(TEXT_CHUNK - 1);
+
+	return (struct text_part){
+		.mappable = v->mappable,
+		.start = MAX(base, v->offset),
+		.end = MIN(base + TEXT_CHUNK, v->offset + vma_len(v)),
+		.bias = v->start - v->offset,
+	};
+}
+
+/* What p maps of the file in [from, to), as the file has it, from `from` on. */
+static int file_pages(const struct text_part *part, const struct pma *p, u64 from, u64 to,
+		      struct translation *ret)
+{
+	u64 offset = from - part->bias;
+
+	if (p->text)
+		return part->mappable->ops->translate(part->mappable, offset, offset,
+						      to - part->bias, false, ret);
+	*ret = (struct translation){
+		.file = p->file,
+		.offset = offset,
+		.range = pma_subrange(p, from, to),
+	};
+	memfile_get(ret->file, ret->range);
+	return 0;
+}
+
+/* Maps the chunk in place of what is mapped of the file, or of an older chunk. */
+static void remap(struct mm *mm, struct vma *v, const struct text_part *part)
+{
+	u64 addr = part->bias + part->start, end = part->bias + part->end;
+	struct translation tr;
+	struct pma *p, value;
+
+	while ((p = pma_set_seek(&mm->pmas, addr)) && p->start < end) {
+		u64 from = MAX(p->start, addr), to = MIN(p->end, end);
+
+		addr = to;
+		if (!p->file || p->owned || file_pages(part, p, from, to, &tr) < 0)
+			continue;
+		addr = from + mem_range_len(tr.range);
+		if (text_translate(mm, v, tr.offset, &tr)) {
+			value = (struct pma){
+				.start = from,
+				.end = from + mem_range_len(tr.range),
+				.file = tr.file,
+				.offset = tr.range.start,
+				.text = true,
+			};
+			addr = value.end;
+			if (backing_install(mm, v, &value, false) == 0)
+				continue;
+		}
+		memfile_put(tr.file, tr.range);
+	}
+}
+
+static void trap_locked(struct mm *mm, u64 addr, u64 nr, u32 traps)
+{
+	struct vma *v = vma_set_seek(&mm->vmas, addr);
+	struct pma *p = pma_set_find(&mm->pmas, addr);
+	struct text_part part;
+	struct file_id id;
+
+	if (!v || v->start > addr || !v->mappable || (v->flags & VMA_SHARED) ||
+	    (v->prot & (PROT_EXEC | PROT_WRITE)) != PROT_EXEC || !v->mappable->ops->identify || !p ||
+	    !p->file || p->owned)
+		return;
+	part = part_of(v, vma_offset_at(v, addr));
+	id = identify(v->mappable);
+	/* First by the file's own proof, for everybody. */
+	if (!p->text && shared_chunk(mm->text, &id, &part, mm->acct_id)) {
+		remap(mm, v, &part);
+		return;
+	}
+	/* A site that is not among the proved ones: for this address space alone. */
+	if (traps < TRAPS_TO_PATCH ||
+	    !private_chunk(mm->text, &id, &part, mm->text_owner, vma_offset_at(v, addr), nr,
+			   mm->acct_id))
+		return;
+	mm->text_private = true;
+	remap(mm, v, &part);
+}
+
+void mm_text_trap(struct mm *mm, u64 rip, u64 nr)
+{
+	u64 addr = rip - 2;
+	u32 slot = (u32)(addr >> 1) % MM_TEXT_SEEN;
+
+	if (!mm->text || platform_as_own_gs(mm->as))
+		return;
+	MUTEX_GUARD(&mm->active_lock);
+	/* A site that keeps trapping cannot be patched: it is looked at ever more seldom. */
+	if (mm->text_seen[slot].addr != addr) {
+		mm->text_seen[slot].addr = addr;
+		mm->text_seen[slot].traps = 0;
+	}
+	if (++mm->text_seen[slot].traps > MM_TEXT_TRIES)
+		return;
+	trap_locked(mm, addr, nr, mm->text_seen[slot].traps);
+}
+
+bool mm_text_landing(struct mm *mm, u64 rip, u64 *ret)
+{
+	struct text *t = mm->text;
+	struct vma *v;
+	struct pma *p;
+	struct file_id id;
+	u64 owners[2] = { 0, mm->text_owner }, bias;
+
+	if (!t)
+		return false;
+	MUTEX_GUARD(&mm->active_lock);
+	v = vma_set_seek(&mm->vmas, rip);
+	p = pma_set_find(&mm->pmas, rip);
+	if (!v || v->start > rip || !v->mappable || !p || !p->text)
+		return false;
+	id = identify(v->mappable);
+	bias = v->start - v->offset;
+	MUTEX_GUARD(&t->lock);
+	for (size_t o = 0; o < ARRAY_SIZE(owners); o++) {
+		struct chunk *c = find_locked(t, &id, (rip - bias) & ~(TEXT_CHUNK - 1), bias,
+					      owners[o]);
+
+		for (size_t i = 0; c && i < c->edit_count; i++) {
+			if (c->edits[i].landing == rip) {
+				*ret = c->edits[i].landing_to;
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+/* The page as the file has it, for who reads it as data or changes it. */
+int text_restore(struct mm *mm, struct vma *v, u64 page)
+{
+	struct translation tr;
+	struct pma value;
+	u64 offset = vma_offset_at(v, page);
+	int err = v->mappable->ops->translate(v->mappable, offset, offset, offset + PAGE_SIZE, false,
+					      &tr);
+
+	if (err < 0)
+		return err == -ENOMEM ? -ENOMEM : -EFAULT;
+	value = (struct pma){
+		.start = page, .end = page + PAGE_SIZE, .file = tr.file, .offset = tr.range.start
+	};
+	err = backing_install(mm, v, &value, false);
+	if (err < 0)
+		memfile_put(tr.file, tr.range);
+	return err;
+}
+
+void mm_text_off(struct mm *mm)
+{
+	struct pma *p, *next;
+
+	MUTEX_GUARD(&mm->active_lock);
+	for (p = pma_set_first(&mm->pmas); p; p = next) {
+		next = pma_next(p);
+		if (p->text && backing_drop(mm, p->start, p->end, false) == 0)
+			next = pma_set_first(&mm->pmas);
+	}
+}
+
+void text_mm_init(struct mm *mm, struct text *t)
+{
+	mm->text = t;
+	mm->text_owner = t ? atomic_fetch_add(&t->next_owner, 1) : 0;
+}
+
+void text_mm_gone(struct mm *mm)
+{
+	if (mm->text_private)
+		text_forget_owner(mm->text, mm->text_owner);
+}

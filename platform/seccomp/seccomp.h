@@ -1,0 +1,48 @@
+/*
+ * platform/seccomp/seccomp.h: what the files of the seccomp platform share.
+ *
+ * frame.c	signal frames: registers and extended state
+ * turn.c	handing over: who spins, who sleeps
+ * seccomp.c	stops and what they mean
+ */
+#ifndef MINISENTRY_PLATFORM_SECCOMP_H
+#define MINISENTRY_PLATFORM_SECCOMP_H
+
+#include "platform/internal.h"
+#include <signal.h>
+#include <sys/ucontext.h>
+
+/* ---- frames ---- */
+
+/* Finds the place of the frame that the sentry makes itself, and makes it: registers are not set. */
+void frame_home(struct platform_context *ctx);
+/* Registers into the frame at ctx->uc, and where the stub finds it. */
+void frame_store(struct platform_context *ctx, const struct user_regs_struct *r);
+/* What the frame says about the stop: false when the stub reports an impossible one. */
+struct frame_stop {
+	greg_t g[NGREG];
+	siginfo_t info;
+	u64 fs, gs;
+};
+bool frame_fetch(struct platform_context *ctx, struct frame_stop *ret);
+/* Extended state in the frame at ctx->uc; get gives the initial one where the guest has broken the
+ * frame. */
+void frame_get_xstate(struct platform_context *ctx, void *buf, size_t size);
+int frame_set_xstate(struct platform_context *ctx, const void *buf, size_t size);
+
+/* Shared memory -> private, once: the compiler may not read the source again. */
+static inline void fetch(void *dst, const void *src, size_t size)
+{
+	__builtin_memcpy(dst, src, size);
+	__asm__ volatile("" : : "r"(dst) : "memory");
+}
+
+/* ---- turns ---- */
+
+/*
+ * Gives the stub its turn, to resume as RESUME_* says, and waits until it has
+ * handed back. False: the stub is gone or as good as.
+ */
+bool turn_run(struct platform_context *ctx, u32 resume);
+
+#endif
