@@ -28,8 +28,9 @@
 static int seccomp_context_start(struct platform_context *ctx)
 {
 	u32 index = MIN(ctx->local_slot, (u32)INFO_MAX);
+	u8 *initial = (u8 *)ctx->xbuf + PLATFORM_XSTATE_MAX; /* frame_set_xstate uses the other half */
 
-	platform_init_xstate(ctx->xbuf, ctx->platform->xstate.size);
+	platform_init_xstate(initial, ctx->platform->xstate.size);
 	ctx->in_call = ctx->saved = false;
 	ctx->raw_rip = 0;
 	ctx->shared->self = ctx->stub_addr;
@@ -37,7 +38,7 @@ static int seccomp_context_start(struct platform_context *ctx)
 	platform_context_set_ids(ctx, &(struct platform_ids){ 0 });
 	ctx->shared->info = STUB_CMD + CMD_INFO + index * INFO_SIZE;
 	frame_home(ctx);
-	return frame_set_xstate(ctx, ctx->xbuf, ctx->platform->xstate.size);
+	return frame_set_xstate(ctx, initial, ctx->platform->xstate.size);
 }
 
 /* ---- what a stop means ---- */
@@ -223,7 +224,7 @@ static void read_stop(struct platform_context *ctx, u32 resumed, struct user_reg
 		hide_own_code(ctx, regs, stop);
 		return;
 	}
-	stop_dead(ctx, stop, "impossible stop");
+	stop_dead(ctx, stop, "impossible signal frame");
 }
 
 /* ---- running ---- */
