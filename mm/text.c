@@ -298,16 +298,15 @@ bool text_translate(struct mm *mm, const struct vma *v, u64 page, struct transla
 	return use_chunk(mm->text, v->mappable, v->start - v->offset, mm->text_owner, page, tr);
 }
 
-static int by_offset(const void *a, const void *b)
+/* Moves the last edit to where it belongs. */
+static void sort_last(struct text_edit *edits, size_t count)
 {
-	const struct text_edit *x = a, *y = b;
+	struct text_edit last = edits[count - 1];
+	size_t i = count - 1;
 
-	return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
-
-static void sort_edits(struct text_edit *edits, size_t count)
-{
-	qsort(edits, count, sizeof(*edits), by_offset);
+	for (; i > 0 && edits[i - 1].offset > last.offset; i--)
+		edits[i] = edits[i - 1];
+	edits[i] = last;
 }
 
 /* Takes the memory and edits of `made` into c. */
@@ -411,7 +410,7 @@ static bool private_chunk(struct text *t, const struct file_id *id, const struct
 		c = done ? get_locked(t, id, base, part->bias, owner) : NULL;
 		if (c) {
 			made.edit_count++;
-			sort_edits(made.edits, made.edit_count);
+			sort_last(made.edits, made.edit_count);
 			chunk_take_locked(t, c, &made);
 			return true;
 		}

@@ -12,6 +12,7 @@
 
 #include "base/safecopy.h"
 #include "mm/mm.h"
+#include "platform/patch.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -270,6 +271,33 @@ static int fake_access(struct mm *mm, u64 addr, void *buf, size_t len, bool writ
 			return err;
 	}
 	abort(); /* no progress */
+}
+
+/* ---- no patches ---- */
+
+struct patcher *platform_patcher(struct platform *p)
+{
+	return NULL;
+}
+
+void patch_reach(const struct patcher *p, u64 *ret_start, u64 *ret_end)
+{
+	*ret_start = *ret_end = 0;
+}
+
+size_t patch_insn_length(struct patcher *p, const u8 *code, size_t size)
+{
+	return 0;
+}
+
+int patch_site(struct patcher *p, const struct patch_site *site, struct patch_edit *ret)
+{
+	return -ENOTSUP;
+}
+
+bool platform_as_own_gs(struct platform_as *as)
+{
+	return false;
 }
 
 #endif

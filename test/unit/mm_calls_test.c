@@ -351,7 +351,7 @@ static void test_exhaustion(void **state)
 
 	begin();
 	assert_int_equal(pgalloc_new_memfd(1, 40 * PAGE_SIZE, &memory), 0);
-	config = (struct mm_config){ NULL, memory, 0 };
+	config = (struct mm_config){ .memory = memory };
 	assert_int_equal(mm_new(&config, &mm), 0);
 	map_anon(mm, BASE, 64 * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_NORESERVE,
 		 &no_limits);
