@@ -12,7 +12,7 @@ int control_init(struct control *c, size_t frame_size)
 	int ret;
 
 	c->frame_size = page_up_nofail(frame_size);
-	ASSERT(c->frame_size + PAGE_SIZE <= STUB_SLOT_SIZE);
+	ASSERT(2 * c->frame_size + PAGE_SIZE <= STUB_SLOT_SIZE);
 	mutex_init(&c->lock, RANK_LEAF, "control");
 	c->used = c->free_count = 0;
 	c->free = malloc(CONTROL_SLOTS * sizeof(*c->free));
@@ -64,7 +64,8 @@ int control_alloc(struct control *c)
 	ret = host_mem_fallocate(c->fd, FALLOC_FL_KEEP_SIZE, offset, PAGE_SIZE);
 	if (ret == 0)
 		ret = host_mem_fallocate(c->fd, FALLOC_FL_KEEP_SIZE,
-					 offset + STUB_SLOT_SIZE - c->frame_size, c->frame_size);
+					 offset + STUB_SLOT_SIZE - 2 * c->frame_size,
+					 2 * c->frame_size);
 	if (ret < 0) {
 		control_free(c, slot);
 		return -ENOMEM;

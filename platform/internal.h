@@ -31,7 +31,9 @@
 struct control {
 	int fd;		   /* immutable */
 	u8 *base;	   /* immutable: all slots, mapped */
-	size_t frame_size; /* immutable: bytes at a slot's end that a signal frame may take */
+	/* Immutable: bytes that a signal frame may take. At a slot's end there is room for the
+	 * sentry's own frame, and before it for the kernel's. */
+	size_t frame_size;
 	struct mutex lock;
 	u32 used;	/* slots that were ever handed out; protected by lock */
 	u32 free_count; /* protected by lock */

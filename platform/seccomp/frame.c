@@ -2,8 +2,9 @@
  * Signal frames. The kernel's frame in a thread's slot holds the guest's
  * registers and extended state; the sentry reads them there, writes new ones
  * there, and the stub returns through the frame. After a patched call there is
- * no frame; the home frame, at the place where the kernel puts its first one,
- * is made by the sentry when one is needed.
+ * no frame; the home frame is made by the sentry when one is needed. It lies
+ * behind the alternate stack: while a thread waits in a patched call, a signal
+ * may put a frame of the kernel's there.
  *
  * The whole slot is writable by the guest's threads. So: offsets come from the
  * stub but are checked against the slot each time; what is used is copied first;
@@ -31,7 +32,7 @@ static bool frame_check(struct platform_context *ctx)
 {
 	u32 uc = *(volatile u32 *)&ctx->shared->uc;
 
-	if (uc < STUB_SLOT_SIZE - ctx->platform->control.frame_size ||
+	if (uc < STUB_SLOT_SIZE - 2 * ctx->platform->control.frame_size ||
 	    uc > STUB_SLOT_SIZE - FRAME_SIZE || uc % 8 != 0)
 		return false;
 	ctx->uc = uc;
@@ -46,7 +47,7 @@ static u32 xstate_offset(struct platform_context *ctx)
 	u64 addr = *(volatile u64 *)&frame(ctx)->uc_mcontext.fpregs;
 	u64 offset = addr - ctx->stub_addr;
 
-	if (offset < STUB_SLOT_SIZE - ctx->platform->control.frame_size ||
+	if (offset < STUB_SLOT_SIZE - 2 * ctx->platform->control.frame_size ||
 	    offset > STUB_SLOT_SIZE - format->extended_size || offset % 64 != 0)
 		return 0;
 	return (u32)offset;
@@ -75,7 +76,7 @@ void frame_home(struct platform_context *ctx)
 	memset(f, 0, UC_SIGINFO);
 	f->uc_flags = UC_FLAGS;
 	f->uc_stack.ss_sp = (void *)(ctx->stub_addr + PAGE_SIZE);
-	f->uc_stack.ss_size = STUB_SLOT_SIZE - PAGE_SIZE;
+	f->uc_stack.ss_size = STUB_SLOT_SIZE - PAGE_SIZE - ctx->platform->control.frame_size;
 	*(u64 *)&f->uc_mcontext.fpregs = ctx->stub_addr + ctx->home_fp;
 	xstate_frame_it(ctx, ctx->home_fp);
 }
