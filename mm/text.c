@@ -138,8 +138,8 @@ static bool is_image(struct mappable *m)
 {
 	Elf64_Ehdr eh;
 
-	return text_read(m, 0, &eh, sizeof(eh)) == 0 &&
-	       memcmp(eh.e_ident, ELFMAG, SELFMAG) == 0 && eh.e_type == ET_DYN;
+	return text_read(m, 0, &eh, sizeof(eh)) == 0 && memcmp(eh.e_ident, ELFMAG, SELFMAG) == 0 &&
+	       eh.e_type == ET_DYN;
 }
 
 /* The address in the arena of an image of len bytes; 0: none. */
@@ -244,8 +244,8 @@ static bool matches(const struct chunk *c, const u8 *copy, const u8 *file, u64 f
 		if (e->offset + PATCH_EDIT_MAX <= at || e->offset >= to)
 			continue;
 		if (memcmp(copy + at, file + (at - from), start - at) != 0 ||
-		    memcmp(e->original + (start - e->offset), file + (start - from),
-			   end - start) != 0)
+		    memcmp(e->original + (start - e->offset), file + (start - from), end - start) !=
+			    0)
 			return false;
 		at = end;
 	}
@@ -364,8 +364,8 @@ static bool shared_chunk(struct text *t, const struct file_id *id, const struct 
 		return false;
 	err = text_read(part->mappable, base, copy, TEXT_CHUNK);
 	if (err == 0)
-		made.edit_count = text_patch_proved(t->patcher, part, copy, made.edits,
-						    TEXT_MAX_EDITS);
+		made.edit_count =
+			text_patch_proved(t->patcher, part, copy, made.edits, TEXT_MAX_EDITS);
 	MUTEX_GUARD(&t->lock);
 	c = get_locked(t, id, base, part->bias, 0);
 	if (c && !c->patched && made.edit_count) {
@@ -489,8 +489,8 @@ static void trap_locked(struct mm *mm, u64 addr, u64 nr, u32 traps)
 	struct file_id id;
 
 	if (!v || v->start > addr || !v->mappable || (v->flags & VMA_SHARED) ||
-	    (v->prot & (PROT_EXEC | PROT_WRITE)) != PROT_EXEC || !v->mappable->ops->identify || !p ||
-	    !p->file || p->owned)
+	    (v->prot & (PROT_EXEC | PROT_WRITE)) != PROT_EXEC || !v->mappable->ops->identify ||
+	    !p || !p->file || p->owned)
 		return;
 	part = part_of(v, vma_offset_at(v, addr));
 	id = identify(v->mappable);
@@ -500,9 +500,8 @@ static void trap_locked(struct mm *mm, u64 addr, u64 nr, u32 traps)
 		return;
 	}
 	/* A site that is not among the proved ones: for this address space alone. */
-	if (traps < TRAPS_TO_PATCH ||
-	    !private_chunk(mm->text, &id, &part, mm->text_owner, vma_offset_at(v, addr), nr,
-			   mm->acct_id))
+	if (traps < TRAPS_TO_PATCH || !private_chunk(mm->text, &id, &part, mm->text_owner,
+						     vma_offset_at(v, addr), nr, mm->acct_id))
 		return;
 	mm->text_private = true;
 	remap(mm, v, &part);
@@ -545,8 +544,8 @@ bool mm_text_landing(struct mm *mm, u64 rip, u64 *ret)
 	bias = v->start - v->offset;
 	MUTEX_GUARD(&t->lock);
 	for (size_t o = 0; o < ARRAY_SIZE(owners); o++) {
-		struct chunk *c = find_locked(t, &id, (rip - bias) & ~(TEXT_CHUNK - 1), bias,
-					      owners[o]);
+		struct chunk *c =
+			find_locked(t, &id, (rip - bias) & ~(TEXT_CHUNK - 1), bias, owners[o]);
 
 		for (size_t i = 0; c && i < c->edit_count; i++) {
 			if (c->edits[i].landing == rip) {
@@ -564,8 +563,8 @@ int text_restore(struct mm *mm, struct vma *v, u64 page)
 	struct translation tr;
 	struct pma value;
 	u64 offset = vma_offset_at(v, page);
-	int err = v->mappable->ops->translate(v->mappable, offset, offset, offset + PAGE_SIZE, false,
-					      &tr);
+	int err = v->mappable->ops->translate(v->mappable, offset, offset, offset + PAGE_SIZE,
+					      false, &tr);
 
 	if (err < 0)
 		return err == -ENOMEM ? -ENOMEM : -EFAULT;

@@ -73,8 +73,9 @@ int text_read(struct mappable *m, u64 offset, void *buf, size_t len);
  * instructions. Returns how many edits there are. */
 size_t text_patch_proved(struct patcher *p, const struct text_part *part, u8 *copy,
 			 struct text_edit *edits, size_t max);
-/* Patches the site at this file offset, where call nr trapped, without proof. False: it cannot be. */
-bool text_patch_trapped(struct patcher *p, const struct text_part *part, u8 *copy, u64 offset, u64 nr,
-			struct text_edit *ret);
+/* Patches the site at this file offset, where call nr trapped, without proof. False: it cannot be.
+ */
+bool text_patch_trapped(struct patcher *p, const struct text_part *part, u8 *copy, u64 offset,
+			u64 nr, struct text_edit *ret);
 
 #endif

@@ -252,8 +252,8 @@ size_t text_patch_proved(struct patcher *p, const struct text_part *part, u8 *co
 	return count;
 }
 
-bool text_patch_trapped(struct patcher *p, const struct text_part *part, u8 *copy, u64 offset, u64 nr,
-			struct text_edit *ret)
+bool text_patch_trapped(struct patcher *p, const struct text_part *part, u8 *copy, u64 offset,
+			u64 nr, struct text_edit *ret)
 {
 	const u8 *code = copy + offset % TEXT_CHUNK;
 	struct patch_site site = { part->bias + offset, code, part->end - offset, 0 };

@@ -29,8 +29,8 @@
 /* ---- control file ---- */
 
 struct control {
-	int fd;		   /* immutable */
-	u8 *base;	   /* immutable: all slots, mapped */
+	int fd;	  /* immutable */
+	u8 *base; /* immutable: all slots, mapped */
 	/* Immutable: bytes that a signal frame may take. At a slot's end there is room for the
 	 * sentry's own frame, and before it for the kernel's. */
 	size_t frame_size;
@@ -98,14 +98,14 @@ struct platform {
 	enum platform_kind kind;	/* immutable */
 	const struct platform_ops *ops; /* immutable */
 	bool fsgsbase;			/* immutable */
-	bool dispatch;		     /* immutable: syscall user dispatch confines guest threads */
-	bool spin;		     /* immutable */
-	bool patch;		     /* immutable: system call sites are patched */
-	struct patcher *patcher;     /* immutable, NULL without patch */
+	bool dispatch;		 /* immutable: syscall user dispatch confines guest threads */
+	bool spin;		 /* immutable */
+	bool patch;		 /* immutable: system call sites are patched */
+	struct patcher *patcher; /* immutable, NULL without patch */
 	struct spin_limits {
-		u64 window_tsc;	 /* the longest wait that is spun for */
-		u32 stub_rounds; /* of the stub's loop in that time */
-	} spin_limits;		 /* immutable */
+		u64 window_tsc;	     /* the longest wait that is spun for */
+		u32 stub_rounds;     /* of the stub's loop in that time */
+	} spin_limits;		     /* immutable */
 	int cpus;		     /* immutable */
 	u64 guest_min;		     /* immutable */
 	struct platform_vdso vdso;   /* immutable */
@@ -175,8 +175,6 @@ struct platform_as {
 	u64 former_cpu_ns;     /* immutable between reuses: CPU time of former guests */
 	struct list pool_node; /* protected by pool.lock */
 	_Atomic u32 context_count;
-	_Atomic u64 wall_tsc; /* time in guest code, all contexts that ever were */
-	_Atomic bool own_gs; /* the guest uses GS: no patched calls any more */
 };
 /* Kills and reaps the stub, frees. Nobody refers to it. */
 void as_destroy(struct platform_as *as);
@@ -236,7 +234,6 @@ struct turn_pace {
 /* Twice what any XSAVE area takes that a kernel hands out (AMX: 11 KiB). */
 #define XSTATE_BUF_SIZE (2 * PLATFORM_XSTATE_MAX)
 
-
 struct platform_context {
 	struct platform_as *as; /* immutable, a reference */
 	struct platform *platform;
@@ -255,11 +252,11 @@ struct platform_context {
 	struct stub_deferred deferred[CTX_DEFERRED_MAX]; /* copies of what is in `shared` */
 	u32 deferred_count;
 	bool dead;
-	u32 uc; /* seccomp: offset of the current ucontext, validated */
-	u32 home_uc, home_fp; /* seccomp: where a frame is that the sentry makes itself */
-	bool in_call;	      /* seccomp: stopped in a patched call, not in a frame */
-	bool saved;	      /* in_call: the extended state is in the home frame */
-	bool idle;	      /* not counted in platform->active */
+	u32 uc;			/* seccomp: offset of the current ucontext, validated */
+	u32 home_uc, home_fp;	/* seccomp: where a frame is that the sentry makes itself */
+	bool in_call;		/* seccomp: stopped in a patched call, not in a frame */
+	bool saved;		/* in_call: the extended state is in the home frame */
+	bool idle;		/* not counted in platform->active */
 	u64 raw_rip, shown_rip; /* seccomp: in a trampoline at raw_rip, which the sentry sees as
 				   shown_rip */
 	struct user_regs_struct call_regs; /* in_call: as they were at the stop */

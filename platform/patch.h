@@ -32,18 +32,18 @@ struct platform;
 struct patcher;
 
 struct patch_site {
-	u64 addr;	/* of `syscall` */
-	const u8 *code; /* the bytes there */
-	size_t size;	/* of them that may be read and changed */
+	u64 addr;	 /* of `syscall` */
+	const u8 *code;	 /* the bytes there */
+	size_t size;	 /* of them that may be read and changed */
 	size_t prev_len; /* of the instruction that ends before `syscall` (code - prev_len is
 			    readable); 0: not known */
 };
 
 #define PATCH_EDIT_MAX 5
 struct patch_edit {
-	int start;	   /* first byte to change, relative to `syscall` */
+	int start; /* first byte to change, relative to `syscall` */
 	u8 bytes[PATCH_EDIT_MAX];
-	int landing;	   /* relative to `syscall`: where SIGILL means "continue at landing_to" */
+	int landing;	/* relative to `syscall`: where SIGILL means "continue at landing_to" */
 	u64 landing_to; /* 0: no such place */
 };
 

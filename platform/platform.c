@@ -157,8 +157,8 @@ static int platform_setup(enum platform_kind kind, const struct platform_config 
 		err = zygote_start(p, config, reason, reason_size);
 	}
 	if (err == 0)
-		vdso_find_functions(&p->vdso, ((struct stub_config *)control_slot(&p->control, 0))
-						      ->vdso);
+		vdso_find_functions(&p->vdso,
+				    ((struct stub_config *)control_slot(&p->control, 0))->vdso);
 	if (err < 0) {
 		patcher_free(p->patcher);
 		control_destroy(&p->control);

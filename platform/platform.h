@@ -45,7 +45,7 @@ enum platform_kind { PLATFORM_AUTO, PLATFORM_SECCOMP, PLATFORM_PTRACE };
 
 struct platform_config {
 	enum platform_kind kind;
-	bool spin; /* --spin=auto: spin before sleeping where it helps */
+	bool spin;  /* --spin=auto: spin before sleeping where it helps */
 	bool patch; /* --patch=auto: system call sites may be rewritten */
 	struct memfile *files[PLATFORM_MAX_FILES]; /* [i]->stub_slot == i */
 	int file_count;
@@ -169,7 +169,7 @@ struct platform_stop {
 	u64 fault_addr;	    /* si_addr */
 	u64 trapno, error_code, cr2;
 	bool access_write, access_exec; /* FAULT: from the page-fault error code */
-	bool trapped; /* SYSCALL: from a site that is not patched */
+	bool trapped;			/* SYSCALL: from a site that is not patched */
 	bool syscall_is_compat; /* SYSCALL by int 0x80 or sysenter: the sentry answers -ENOSYS */
 };
 

@@ -28,7 +28,8 @@
 static int seccomp_context_start(struct platform_context *ctx)
 {
 	u32 index = MIN(ctx->local_slot, (u32)INFO_MAX);
-	u8 *initial = (u8 *)ctx->xbuf + PLATFORM_XSTATE_MAX; /* frame_set_xstate uses the other half */
+	u8 *initial =
+		(u8 *)ctx->xbuf + PLATFORM_XSTATE_MAX; /* frame_set_xstate uses the other half */
 
 	platform_init_xstate(initial, ctx->platform->xstate.size);
 	ctx->in_call = ctx->saved = false;

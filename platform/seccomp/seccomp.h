@@ -14,7 +14,8 @@
 
 /* ---- frames ---- */
 
-/* Finds the place of the frame that the sentry makes itself, and makes it: registers are not set. */
+/* Finds the place of the frame that the sentry makes itself, and makes it: registers are not set.
+ */
 void frame_home(struct platform_context *ctx);
 /* Registers into the frame at ctx->uc, and where the stub finds it. */
 void frame_store(struct platform_context *ctx, const struct user_regs_struct *r);

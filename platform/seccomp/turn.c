@@ -31,8 +31,7 @@ static u32 stub_cpu(struct platform_context *ctx)
 /* A CPU for each side of each context that runs. */
 static bool cpus_to_spare(struct platform *p)
 {
-	return p->spin &&
-	       atomic_load_explicit(&p->active, memory_order_relaxed) * 2 <= p->cpus;
+	return p->spin && atomic_load_explicit(&p->active, memory_order_relaxed) * 2 <= p->cpus;
 }
 
 static u64 average(u64 old, u64 sample, u64 cap)

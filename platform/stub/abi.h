@@ -72,8 +72,8 @@
 #define CONFIG_SIGMASK 0x10	/* u64, blocked while guest code runs */
 #define CONFIG_DISPATCH 0x18	/* u32: guest threads are under syscall user dispatch */
 #define CONFIG_VDSO 0x50	/* u64 each, VDSO_*: functions of the vDSO, 0 where there is none */
-#define CONFIG_VDSO 0x50   /* u64 each, VDSO_*: functions of the vDSO, 0 where there is none */
-#define CONFIG_XFEATURES 0x68 /* u64: what XSAVE shall save */
+#define CONFIG_VDSO 0x50	/* u64 each, VDSO_*: functions of the vDSO, 0 where there is none */
+#define CONFIG_XFEATURES 0x68	/* u64: what XSAVE shall save */
 #define CONFIG_PROG_ZYGOTE 0x20 /* struct sock_fprog */
 #define CONFIG_PROG_MAPPER 0x30
 #define CONFIG_PROG_GUEST 0x40
@@ -126,8 +126,8 @@
 #define CTX_GS 0x98
 #define CTX_XSTATE 0xa0 /* u64, offset in the slot: where RESUME_SAVE puts the extended state */
 
-#define CTX_SELF 0xa8   /* u64, address of this page in the stub */
-#define CTX_INFO 0xb0   /* u64, address of the thread's struct stub_info */
+#define CTX_SELF 0xa8	  /* u64, address of this page in the stub */
+#define CTX_INFO 0xb0	  /* u64, address of the thread's struct stub_info */
 #define CTX_DEFERRED 0xb8 /* u32: calls that wait in CTX_DEFERRED_OPS; the stub counts it down */
 #define CTX_DEFERRED_OPS 0x400
 #define CTX_DEFERRED_OP_SIZE 0x20
@@ -142,19 +142,19 @@
 #define STUB_DEFER_LEN 0x4000000
 #define STUB_DEFER_END (STUB_AREA - STUB_DEFER_LEN)
 
-#define STOP_FRAME 0	 /* a signal frame holds the state */
-#define STOP_CALL 1	 /* a patched call: the registers are above, the rest is live in the thread */
-#define STOP_SAVED 2	 /* RESUME_SAVE is done */
+#define STOP_FRAME 0 /* a signal frame holds the state */
+#define STOP_CALL 1  /* a patched call: the registers are above, the rest is live in the thread */
+#define STOP_SAVED 2 /* RESUME_SAVE is done */
 #define STOP_INTERRUPT 3 /* after an answer: the registers are as the sentry left them */
 
-#define RESUME_CALL 0  /* return CTX_RAX from the call */
-#define RESUME_FRAME 1 /* load everything from the frame at CTX_UC */
+#define RESUME_CALL 0	      /* return CTX_RAX from the call */
+#define RESUME_FRAME 1	      /* load everything from the frame at CTX_UC */
 #define RESUME_DEFERRED 0x100 /* before RESUME_CALL or RESUME_FRAME: make the deferred calls */
-#define RESUME_SAVE 2  /* save the extended state, hand over again */
+#define RESUME_SAVE 2	      /* save the extended state, hand over again */
 
 /*
- * struct stub_info: what patched calls are answered from without the sentry; mapped read-only in the
- * stub. Calls from ANSWER_MAX on have no such answer.
+ * struct stub_info: what patched calls are answered from without the sentry; mapped read-only in
+ * the stub. Calls from ANSWER_MAX on have no such answer.
  */
 #define INFO_FLAGS 0x00 /* u32, INFO_IDS and INFO_CLOCKS: which calls may be answered */
 #define INFO_PID 0x04

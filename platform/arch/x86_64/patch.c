@@ -22,8 +22,8 @@ enum form { FORM_NONE, FORM_BEFORE, FORM_BEHIND, FORM_BOTH };
 struct tramp {
 	_Atomic u64 syscall; /* its address; 0: free */
 	u8 form;
-	u8 prev_len;   /* displaced before it */
-	u8 behind;     /* offset of what was displaced behind it, 0: nothing */
+	u8 prev_len; /* displaced before it */
+	u8 behind;   /* offset of what was displaced behind it, 0: nothing */
 	u8 behind_len;
 };
 
@@ -31,8 +31,8 @@ struct zone {
 	u64 base, size;
 	u8 *mem;	      /* the sentry's mapping */
 	struct tramp *tramps; /* [size / ENTRY_SIZE] */
-	u32 first, next;      /* entries for FORM_BEFORE: [next, split) is free; protected by lock */
-	u32 split, count;     /* from split on: for the other forms */
+	u32 first, next;  /* entries for FORM_BEFORE: [next, split) is free; protected by lock */
+	u32 split, count; /* from split on: for the other forms */
 };
 
 struct patcher {
@@ -193,7 +193,8 @@ static void emit_relative(struct emit *e, const u8 *op, size_t n, u64 target)
 /* lea behind(%rip), %rcx; jmp call_entry */
 static void emit_call(struct emit *e, const struct zone *z, u64 behind, u64 call_entry)
 {
-	static const u8 lea[] = { 0x48, 0x8d, 0x0d }, jmp[] = { OP_JMP }, jmp_mem[] = { 0xff, 0x25 };
+	static const u8 lea[] = { 0x48, 0x8d, 0x0d }, jmp[] = { OP_JMP },
+			jmp_mem[] = { 0xff, 0x25 };
 	s64 distance = (s64)(call_entry - e->addr);
 
 	emit_relative(e, lea, sizeof(lea), behind);
@@ -229,7 +230,8 @@ static void write_entry(struct zone *z, u32 i, const struct patch_site *site, st
 /* Fills in a form that fits the site. */
 static enum form choose(struct patcher *p, const struct patch_site *site, struct tramp *t)
 {
-	size_t before = site->prev_len ? movable(p, site->code - site->prev_len, site->prev_len) : 0;
+	size_t before =
+		site->prev_len ? movable(p, site->code - site->prev_len, site->prev_len) : 0;
 	size_t behind;
 
 	if (before != site->prev_len)
