@@ -222,7 +222,7 @@ static void prefault_part(struct mm *child, struct vma *v, const struct pma *p,
 
 /*
  * What the parent has mapped, the child is likely to touch: it is mapped in one
- * hand-over instead of a fault each. Pages of files are asked for again, so that
+ * hand-over instead of a fault each, which goes on while the parent does. Pages of files are asked for again, so that
  * a truncation under way is not missed. Both active locks held.
  */
 static void prefault(struct mm *parent, struct mm *child)
@@ -241,7 +241,7 @@ static void prefault(struct mm *parent, struct mm *child)
 			if (!(v->flags & VMA_WIPEONFORK))
 				prefault_part(child, v, p, &b);
 	}
-	stub_batch_end(&b);
+	stub_batch_end_maps(&b);
 }
 
 int mm_fork(struct mm *parent, struct mm **ret_child)

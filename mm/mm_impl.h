@@ -217,6 +217,8 @@ void stub_batch_unmap(struct stub_batch *b, u64 start, u64 end);
 void stub_batch_map(struct stub_batch *b, const struct vma *v, struct pma *p);
 /* When anything failed, nothing at all is mapped. */
 void stub_batch_end(struct stub_batch *b);
+/* The same for one of maps only, without waiting: a failure shows at the next change. */
+void stub_batch_end_maps(struct stub_batch *b);
 
 /* ---- backing (backing.c, cow.c); active_lock held ---- */
 

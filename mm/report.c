@@ -63,7 +63,11 @@ static bool is_shmem(const struct vma *v)
 	return major == 0;
 }
 
-void mm_get_stats(struct mm *mm, struct mm_stats *ret)
+/* Anonymous memory in pieces of this size is mostly there when any of it is. */
+#define PIECE (64UL << 10)
+
+/* roughly: small pieces are not asked for, but taken to be there. */
+static void get_stats(struct mm *mm, bool roughly, struct mm_stats *ret)
 {
 	struct mm_stats s = { 0 };
 	struct rss rss = { 0 };
@@ -86,6 +90,8 @@ void mm_get_stats(struct mm *mm, struct mm_stats *ret)
 
 			if (surely_committed(v, p))
 				rss.file += end - start;
+			else if (roughly && p->file && p->owned && end - start <= PIECE)
+				rss.anon += end - start;
 			else
 				each_committed(p, start, end, add_rss, &rss);
 		}
@@ -107,12 +113,17 @@ void mm_get_stats(struct mm *mm, struct mm_stats *ret)
 	*ret = s;
 }
 
+void mm_get_stats(struct mm *mm, struct mm_stats *ret)
+{
+	get_stats(mm, false, ret);
+}
+
 u64 mm_last_peak_rss(struct mm *mm)
 {
 	struct mm_stats s;
 
 	if (atomic_load(&mm->users) == 1) {
-		mm_get_stats(mm, &s);
+		get_stats(mm, true, &s);
 		return s.peak_rss;
 	}
 	MUTEX_GUARD(&mm->active_lock);

@@ -153,6 +153,14 @@ static void batch_map(struct stub_batch *b, const struct pma *p, enum pma_map ma
 	};
 }
 
+void stub_batch_end_maps(struct stub_batch *b)
+{
+	if (b->failed)
+		stub_drop_all(b->mm);
+	else if (b->count)
+		platform_as_batch_begin(b->mm->as, b->ops, b->count);
+}
+
 void stub_batch_map(struct stub_batch *b, const struct vma *v, struct pma *p)
 {
 	struct mm *mm = b->mm;

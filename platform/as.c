@@ -221,17 +221,37 @@ static s64 wait_done_locked(struct platform_as *as)
 	}
 }
 
-s64 as_submit_locked(struct platform_as *as, u32 kind, u32 count)
+static bool begin_locked(struct platform_as *as, u32 kind, u32 count)
 {
-	s64 value;
-
 	mutex_assert_held(&as->lock);
+	ASSERT(!as->pending);
 	if (atomic_load(&as->dead))
-		return -ESRCH;
+		return false;
 	as->cmd->kind = kind;
 	as->cmd->count = count;
 	atomic_store_explicit(&as->cmd->seq, ++as->seq, memory_order_release);
 	host_futex_wake(&as->cmd->seq, 1, false);
+	return true;
+}
+
+void as_settle_locked(struct platform_as *as)
+{
+	s64 value;
+
+	mutex_assert_held(&as->lock);
+	if (!as->pending)
+		return;
+	as->pending = false;
+	value = wait_done_locked(as);
+	as->failed = value >= 0 && value & (1LL << DONE_ERROR_BIT);
+}
+
+s64 as_submit_locked(struct platform_as *as, u32 kind, u32 count)
+{
+	s64 value;
+
+	if (!begin_locked(as, kind, count))
+		return -ESRCH;
 	value = wait_done_locked(as);
 	if (value >= 0 && value & (1LL << DONE_ERROR_BIT))
 		return -(value & 0xfff);
@@ -303,7 +323,7 @@ static s64 run_deferred_locked(struct platform_as *as)
 
 int as_unmap_locked(struct platform_as *as, const struct stub_deferred *ranges, u32 count)
 {
-	mutex_assert_held(&as->lock);
+	as_settle_locked(as);
 	for (u32 i = 0; i < count; i++)
 		as->cmd->ops[i] =
 			(struct stub_op){ SYS_munmap, { ranges[i].addr, ranges[i].len }, 0 };
@@ -322,17 +342,27 @@ int as_encode_deferred(const struct platform_as *as, const struct platform_op *o
 	return 0;
 }
 
-static bool is_everything(const struct platform_as *as, const struct platform_op *op)
+/* Unmaps all of the guest's addresses; in two parts around a vdso that could not be moved. */
+static bool is_everything(const struct platform_as *as, const struct platform_op *ops, size_t count)
 {
-	return op->kind == PLATFORM_OP_UNMAP && op->addr <= as->platform->guest_min &&
-	       op->addr + op->len >= STUB_AREA;
+	const struct platform_op *last = &ops[count - 1];
+
+	return count >= 1 && count <= 2 && ops->kind == PLATFORM_OP_UNMAP &&
+	       last->kind == PLATFORM_OP_UNMAP && ops->addr <= as->platform->guest_min &&
+	       last->addr + last->len >= STUB_AREA;
 }
 
 int platform_as_batch(struct platform_as *as, const struct platform_op *ops, size_t count)
 {
+	bool everything = is_everything(as, ops, count), failed;
 	s64 ret;
 
 	MUTEX_GUARD(&as->lock);
+	as_settle_locked(as);
+	failed = as->failed;
+	as->failed = false;
+	if (failed && !everything)
+		return -ENOMEM;
 	if (dead_result(ops, count) < 0) /* something is mapped */
 		as->clean = false;
 	ret = run_deferred_locked(as);
@@ -352,11 +382,29 @@ int platform_as_batch(struct platform_as *as, const struct platform_op *ops, siz
 			return dead_result(ops, count);
 		if (ret < 0)
 			return ret == -EAGAIN ? -ENOMEM : (int)ret;
-		as->clean = as->clean || (count == 1 && is_everything(as, ops));
+		as->clean = as->clean || everything;
 		ops += n;
 		count -= n;
 	}
 	return 0;
+}
+
+void platform_as_batch_begin(struct platform_as *as, const struct platform_op *ops, size_t count)
+{
+	MUTEX_GUARD(&as->lock);
+	as_settle_locked(as);
+	ASSERT(count <= CMD_MAX_OPS);
+	for (size_t i = 0; i < count; i++)
+		if (encode(as, &ops[i], &as->cmd->ops[i]) < 0)
+			return;
+	as->clean = false;
+	as->pending = begin_locked(as, CMD_KIND_BATCH, (u32)count);
+}
+
+void platform_as_settle(struct platform_as *as)
+{
+	MUTEX_GUARD(&as->lock);
+	as_settle_locked(as);
 }
 
 int platform_as_map(struct platform_as *as, u64 addr, u64 len, struct memfile *file, u64 offset,

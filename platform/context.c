@@ -132,6 +132,7 @@ static int start_thread_locked(struct platform_context *ctx)
 	bool mapped = !(as->slot_control[ctx->local_slot] & SLOT_NOT_MAPPED);
 	s64 tid;
 
+	as_settle_locked(as);
 	memset(ctx->mem, 0, PAGE_SIZE);
 	cmd->slot = ctx->stub_addr;
 	cmd->altstack_sp = ctx->stub_addr + PAGE_SIZE;

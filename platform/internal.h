@@ -166,6 +166,8 @@ struct platform_as {
 			    */
 	u32 *slot_free;	   /* stack of local slots without a thread */
 	u32 slot_count, slot_free_count, slot_capacity;
+	bool pending;	    /* a command is under way whose result nobody waits for */
+	bool failed;	    /* ... and one has failed: the next batch says so */
 	struct list parked; /* platform_context.node: threads that wait for the next context */
 	u32 parked_count;
 	bool lost_thread;      /* one left that nobody remembers: not for reuse */
@@ -191,6 +193,8 @@ void pool_close(struct platform *p);
 
 /* Tells the mapper to go, waits for the result: >= 0, or -errno; -ESRCH when the stub is dead. */
 s64 as_submit_locked(struct platform_as *as, u32 kind, u32 count);
+/* Waits for a command that was only begun. Before anything is written to the command page. */
+void as_settle_locked(struct platform_as *as);
 /* munmaps by the mapper. 0 or -errno. */
 int as_unmap_locked(struct platform_as *as, const struct stub_deferred *ranges, u32 count);
 /* -EOPNOTSUPP: not for a guest thread. */

@@ -128,6 +128,14 @@ struct platform_op {
 };
 int platform_as_batch(struct platform_as *as, const struct platform_op *ops, size_t count);
 /*
+ * A batch of MAPs (64 at most) that runs on while the caller does something else; whatever comes
+ * next in as, or platform_as_settle, waits for it. If it fails, the next batch does, with -ENOMEM.
+ */
+void platform_as_batch_begin(struct platform_as *as, const struct platform_op *ops, size_t count);
+void platform_as_settle(struct platform_as *as);
+/* Stubs whose guest ends are not kept for another from here on: the sandbox ends. */
+void platform_stop_reuse(struct platform *p);
+/*
  * Leaves an UNMAP or PROTECT to the calling thread's guest thread, which does it before its next
  * instruction (an honest one does; the caller must be safe if it never happens: no page changes
  * hands on the strength of this). Calls after it to platform_as_batch & co. by the same thread find

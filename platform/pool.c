@@ -64,6 +64,8 @@ bool pool_keep(struct platform_as *as)
 	contexts_retire_parked(as);
 	if (!context_all_gone(as, limit))
 		return false;
+	platform_as_settle(as);
+	as->failed = false;
 	if (!as->clean && platform_as_unmap(as, p->guest_min, STUB_AREA - p->guest_min) < 0)
 		return false;
 	if (clean_slots(as) < 0 || context_spare(as) < 0 || atomic_load(&as->dead))
@@ -106,14 +108,17 @@ struct platform_as *pool_take(struct platform *p)
 	return NULL;
 }
 
+void platform_stop_reuse(struct platform *p)
+{
+	MUTEX_GUARD(&p->pool.lock);
+	p->pool.closed = true;
+}
+
 void pool_close(struct platform *p)
 {
 	struct platform_as *as;
 
-	{
-		MUTEX_GUARD(&p->pool.lock);
-		p->pool.closed = true;
-	}
+	platform_stop_reuse(p);
 	while ((as = pop(&p->pool)))
 		as_destroy(as);
 }

@@ -407,8 +407,11 @@ static int child_begin(struct clone_start *s)
 
 static void run_child(void *arg)
 {
-	current_task = arg;
-	task_run(arg);
+	struct task *c = arg;
+
+	current_task = c;
+	platform_as_settle(mm_as(c->mm)); /* fork's mappings */
+	task_run(c);
 }
 
 /* Where a context belongs to the thread that made it. */

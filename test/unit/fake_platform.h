@@ -36,6 +36,7 @@ struct platform_as {
 	pthread_mutex_t lock;
 	int refs;
 	size_t count;
+	int failed; /* of a begun batch, for the next */
 	struct fake_page *bucket[FAKE_BUCKETS];
 };
 
@@ -117,11 +118,20 @@ void platform_as_put(struct platform_as *as)
 	free(as);
 }
 
+static __thread unsigned fake_calls;
+
 static bool fake_fails(unsigned every)
 {
-	static __thread unsigned n;
+	return every && ++fake_calls % every == 0;
+}
 
-	return every && ++n % every == 0;
+/* A batch that was only begun has failed: the next call says so, once; the one after it works. */
+static bool fake_failed(struct platform_as *as)
+{
+	if (__atomic_exchange_n(&as->failed, 0, __ATOMIC_SEQ_CST) >= 0)
+		return false;
+	fake_calls = 0;
+	return true;
 }
 
 static int fake_map(struct platform_as *as, u64 addr, u64 len, struct memfile *file, u64 offset,
@@ -130,6 +140,8 @@ static int fake_map(struct platform_as *as, u64 addr, u64 len, struct memfile *f
 	if (addr < FAKE_MIN || len > FAKE_MAX || addr + len > FAKE_MAX ||
 	    (addr | len) % PAGE_SIZE || !len || (prot & ~7) || !prot)
 		abort();
+	if (fake_failed(as))
+		return -ENOMEM;
 	pthread_mutex_lock(&as->lock);
 	__atomic_add_fetch(&fake.maps, 1, __ATOMIC_RELAXED);
 	fake_unmap(as, addr, len);
@@ -165,7 +177,7 @@ int platform_as_unmap(struct platform_as *as, u64 addr, u64 len)
 {
 	if (addr < FAKE_MIN || addr + len > FAKE_MAX || (addr | len) % PAGE_SIZE || !len)
 		abort();
-	if (len < 1UL << 40 && fake_fails(fake.fail_unmap_every))
+	if ((fake_failed(as) || fake_fails(fake.fail_unmap_every)) && len < 1UL << 40)
 		return -ENOMEM;
 	pthread_mutex_lock(&as->lock);
 	__atomic_add_fetch(&fake.unmaps, 1, __ATOMIC_RELAXED);
@@ -183,6 +195,8 @@ int platform_as_protect(struct platform_as *as, u64 addr, u64 len, int prot)
 {
 	int err = 0;
 
+	if (fake_failed(as))
+		return -ENOMEM;
 	pthread_mutex_lock(&as->lock);
 	__atomic_add_fetch(&fake.protects, 1, __ATOMIC_RELAXED);
 	for (u64 a = addr; a < addr + len && err == 0; a += PAGE_SIZE) {
@@ -220,11 +234,22 @@ int platform_as_batch(struct platform_as *as, const struct platform_op *ops, siz
 	return err;
 }
 
+void platform_as_batch_begin(struct platform_as *as, const struct platform_op *ops, size_t count)
+{
+	as->failed = platform_as_batch(as, ops, count);
+}
+
 /* As an honest guest does, before its next access. */
 int platform_as_defer(struct platform_as *as, const struct platform_op *op)
 {
 	if (fake_fails(fake.refuse_defer_every))
 		return -ENOSPC;
+	if (as->failed) { /* nothing there: what the guest's thread cannot do ends unmapped */
+		pthread_mutex_lock(&as->lock);
+		fake_unmap(as, op->addr, op->len);
+		pthread_mutex_unlock(&as->lock);
+		return 0;
+	}
 	return fake.ignore_deferred ? 0 : platform_as_batch(as, op, 1);
 }
 
