@@ -112,10 +112,9 @@ static void dirent_remove(struct inode *dir_inode, struct tmpfs_dirent *de)
 
 /* ---- bookkeeping of attributes ---- */
 
-static void change_nlink(struct inode *inode, int delta)
+static void touch_ctime(struct inode *inode)
 {
 	MUTEX_GUARD(&inode->attr_lock);
-	inode->nlink += (u32)delta;
 	inode->ctime = inode_now(inode);
 }
 
@@ -279,8 +278,8 @@ static int rename_exchange(struct inode *old_dir, struct tmpfs_dirent *a, struct
 	b->inode = tmp;
 	set_parent(a->inode, old_dir);
 	set_parent(b->inode, new_dir);
-	change_nlink(a->inode, 0);
-	change_nlink(b->inode, 0);
+	touch_ctime(a->inode);
+	touch_ctime(b->inode);
 	if (old_dir == new_dir)
 		moved = 0;
 	dir_changed(old_dir, 0, moved);
@@ -293,7 +292,9 @@ int tmpfs_rename(struct inode *old_dir, const char *old_name, struct inode *sour
 {
 	struct tmpfs_dirent *from = dirent_find(old_dir, old_name);
 	struct tmpfs_dirent *to = dirent_find(new_dir, new_name);
-	struct inode_create how = { .mode = S_IFCHR, .uid = source->uid, .gid = source->gid };
+	struct inode_create how = { .mode = S_IFCHR,
+				    .uid = __atomic_load_n(&source->uid, __ATOMIC_RELAXED),
+				    .gid = __atomic_load_n(&source->gid, __ATOMIC_RELAXED) };
 	struct inode *whiteout = NULL;
 	bool dir = inode_is_dir(source);
 	int err = 0;
@@ -333,7 +334,7 @@ int tmpfs_rename(struct inode *old_dir, const char *old_name, struct inode *sour
 		dirent_remove(old_dir, from);
 	}
 	set_parent(source, new_dir);
-	change_nlink(source, 0);
+	touch_ctime(source);
 	dir_changed(old_dir, whiteout ? 0 : -1, -(int)dir);
 	dir_changed(new_dir, to ? 0 : 1, dir);
 	return 0;

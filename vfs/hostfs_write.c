@@ -170,7 +170,7 @@ static void keep_reachable(struct hostfs_inode *hi)
 static void name_gone(struct hostfs_inode *hi, struct inode *dir, const char *name)
 {
 	struct hostfs *fs = hostfs_of(dir->sb);
-	bool ours;
+	bool ours, last;
 
 	mutex_lock(&fs->table_lock);
 	ours = hi->parent == hostfs_inode(dir) && strcmp(hi->name, name) == 0;
@@ -179,7 +179,10 @@ static void name_gone(struct hostfs_inode *hi, struct inode *dir, const char *na
 		return;
 	hostfs_lose_name(hi);
 	hostfs_refresh(hi);
-	if (hi->st.stx_nlink == 0 || inode_is_dir(&hi->inode))
+	mutex_lock(&hi->inode.attr_lock);
+	last = hi->st.stx_nlink == 0;
+	mutex_unlock(&hi->inode.attr_lock);
+	if (last || inode_is_dir(&hi->inode))
 		hostfs_unhash(hi);
 }
 
