@@ -471,3 +471,58 @@ void backing_map_around(struct mm *mm, struct vma *v, u64 page)
 	}
 	stub_batch_end(&b);
 }
+
+/* ---- ahead of a new program ---- */
+
+/* An image of which more than this has to be mapped is used here and there. */
+#define AHEAD_IMAGE_MAX (2UL << 20)
+#define AHEAD_COPY_MAX (32UL << 10)
+
+/* Data of an image that its loader will write for sure. */
+static void copy_ahead(struct mm *mm, struct vma *v, struct stub_batch *b)
+{
+	struct pma *p;
+
+	for (u64 page = v->start; page < v->end; page = p->end) {
+		if (backing_resolve(mm, v, page, true, false, &p) < 0 || !p)
+			return;
+		stub_batch_map(b, v, p);
+	}
+}
+
+/* What there is of anonymous memory: arguments, the rest of a segment's last page. */
+static void map_owned(struct mm *mm, struct vma *v, struct stub_batch *b)
+{
+	for (struct pma *p = pma_set_seek(&mm->pmas, v->start); p && p->start < v->end;
+	     p = pma_next(p))
+		if (p->file && p->owned)
+			stub_batch_map(b, v, p);
+}
+
+void mm_map_ahead(struct mm *mm)
+{
+	struct stub_batch b;
+	struct vma *v;
+	int room = AROUND_MAX;
+
+	rwlock_rdlock(&mm->map_lock);
+	mutex_lock(&mm->active_lock);
+	stub_batch_begin(mm, &b);
+	for (v = vma_set_first(&mm->vmas); v; v = vma_next(v)) {
+		bool image = v->mappable && !(v->flags & VMA_SHARED) && v->mappable->ops->peek;
+
+		if (!v->prot || (v->flags & VMA_RESERVED) || vma_len(v) > AHEAD_IMAGE_MAX) {
+			if (v->flags & VMA_GROWSDOWN)
+				map_owned(mm, v, &b);
+			continue;
+		}
+		if (image && (v->prot & PROT_WRITE) && vma_len(v) <= AHEAD_COPY_MAX)
+			copy_ahead(mm, v, &b);
+		else if (image)
+			room -= map_cached(mm, v, v->start, v->end, room, &b);
+		map_owned(mm, v, &b);
+	}
+	stub_batch_end_maps(&b);
+	mutex_unlock(&mm->active_lock);
+	rwlock_unlock(&mm->map_lock);
+}

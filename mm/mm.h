@@ -185,6 +185,8 @@ struct mm_stats {
 	u64 minor_faults, major_faults;
 	size_t map_count;
 };
+/* For a new program's first instructions: begins to map what is at hand of its images and stack. */
+void mm_map_ahead(struct mm *mm);
 /* peak_rss is the highest rss that any call saw. Walks all that is mapped. */
 void mm_get_stats(struct mm *mm, struct mm_stats *ret);
 /*

@@ -298,6 +298,7 @@ int exec_map(struct exec *e, struct exec_result *ret)
 		r = exec_build_stack(e, &l, &sp);
 	if (r < 0)
 		return r;
+	mm_map_ahead(e->mm);
 	mm_set_marks(e->mm, &l.marks);
 	mm_set_dumpable(e->mm, e->not_dumpable ? 0 : 1);
 	mm_set_exe(e->mm, e->main.file, exec_exe_put);

@@ -214,6 +214,7 @@ void task_exec_commit(struct task *t, struct mm *mm, const struct user_regs_stru
 	group_timers_exec(tg);
 	fd_table_close_on_exec(t->fds);
 	reset_task(t, comm);
+	platform_as_settle(mm_as(mm)); /* mm_map_ahead's mappings */
 	t->regs = *regs;
 	t->regs.orig_rax = (u64)-1;
 	mutex_lock(&t->kernel->tasklist_lock);

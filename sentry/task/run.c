@@ -195,6 +195,8 @@ static void first_main(void *arg)
 		current_task = NULL;
 	}
 	free(xstate);
+	if (r == 0)
+		platform_as_settle(mm_as(t->mm)); /* mm_map_ahead's mappings */
 	f->result = r;
 	atomic_store(&f->done, 1);
 	host_futex_wake(&f->done, 1, true);
