@@ -525,7 +525,9 @@ void platform_switch(struct platform_context *ctx, struct user_regs_struct *regs
 	atomic_store_explicit(&ctx->entered_tsc, start, memory_order_relaxed);
 	ctx->platform->ops->run(ctx, regs, ret_stop);
 	atomic_store_explicit(&ctx->in_guest, false, memory_order_release);
-	count_time(ctx, tsc_now() - start);
+	ret_stop->entered_tsc = start;
+	ret_stop->left_tsc = tsc_now();
+	count_time(ctx, ret_stop->left_tsc - start);
 	regs->cs = USER_CS;
 	regs->ss = USER_DS;
 	regs->ds = regs->es = regs->fs = regs->gs = 0;

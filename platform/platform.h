@@ -178,7 +178,8 @@ struct platform_stop {
 	u64 trapno, error_code, cr2;
 	bool access_write, access_exec; /* FAULT: from the page-fault error code */
 	bool trapped;			/* SYSCALL: from a site that is not patched */
-	bool syscall_is_compat; /* SYSCALL by int 0x80 or sysenter: the sentry answers -ENOSYS */
+	bool syscall_is_compat;	   /* SYSCALL by int 0x80 or sysenter: the sentry answers -ENOSYS */
+	u64 entered_tsc, left_tsc; /* when guest code was entered and left; 0: it was not */
 };
 
 /*

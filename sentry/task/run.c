@@ -30,7 +30,6 @@ static bool is_restart(const struct task *t)
 static void serve_syscall(struct task *t, const struct platform_stop *stop)
 {
 	struct user_regs_struct *r = &t->regs;
-	u64 began = tsc_now(), slept = t->block_tsc;
 	s64 ret = -ENOSYS;
 
 	if (stop->trapped)
@@ -53,11 +52,6 @@ static void serve_syscall(struct task *t, const struct platform_stop *stop)
 		ptrace_syscall_exit(t);
 	t->in_syscall = false;
 	t->syscall_nr = (u64)-1;
-	/* Without the time asleep: processor time, as good as preemption lets it be. */
-	began = tsc_now() - began - (t->block_tsc - slept);
-	atomic_store_explicit(&t->sys_tsc,
-			      atomic_load_explicit(&t->sys_tsc, memory_order_relaxed) + began,
-			      memory_order_relaxed);
 }
 
 #define FAULT_RECLAIMS 4
@@ -128,6 +122,24 @@ static void serve_stop(struct task *t, const struct platform_stop *stop)
 	}
 }
 
+/*
+ * What passed between two stays in the guest, but for sleep: processor time, as good as preemption
+ * lets it be.
+ */
+static void count_system_time(struct task *t, const struct platform_stop *stop)
+{
+	u64 sum = atomic_load_explicit(&t->sys_tsc, memory_order_relaxed);
+
+	if (!stop->entered_tsc)
+		return;
+	if (t->left_tsc)
+		atomic_store_explicit(&t->sys_tsc,
+				      sum + stop->entered_tsc - t->left_tsc - t->block_tsc,
+				      memory_order_relaxed);
+	t->left_tsc = stop->left_tsc;
+	t->block_tsc = 0;
+}
+
 /* One stay in the guest. False: a kick came first. */
 static bool run_guest(struct task *t, struct platform_stop *stop)
 {
@@ -146,7 +158,8 @@ static bool run_guest(struct task *t, struct platform_stop *stop)
 	if (step)
 		t->regs.eflags |= FLAG_TF;
 	platform_switch(t->ctx, &t->regs, stop);
-	atomic_store(&t->in_guest, false);
+	atomic_store_explicit(&t->in_guest, false, memory_order_release);
+	count_system_time(t, stop);
 	if (step)
 		t->regs.eflags &= ~FLAG_TF;
 	return true;

@@ -240,10 +240,11 @@ struct task {
 
 	/* accounting */
 	u64 start_time_ns;
-	_Atomic u64
-		sys_tsc; /* time in handlers without sleep, in TSC ticks; read by task_cpu_times */
-	u64 block_tsc;	 /* own: asleep since the handler began */
-	u64 prior_utime_ns;		    /* lock: of contexts before an exec */
+	_Atomic u64 sys_tsc; /* time outside guest code without sleep, in TSC ticks; read by
+				task_cpu_times */
+	u64 left_tsc;	     /* own: when it left guest code last; 0: it has not been there */
+	u64 block_tsc;	     /* own: asleep since then */
+	u64 prior_utime_ns;  /* lock: of contexts before an exec */
 	u64 final_utime_ns, final_stime_ns; /* tasklist: once exited */
 	_Atomic u64 minflt, majflt;	    /* own writes; procfs reads */
 	_Atomic u64 nvcsw, nivcsw;
