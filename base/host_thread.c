@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -33,6 +34,39 @@ int host_futex_wait_until(_Atomic u32 *word, u32 expected, u64 deadline_ns)
 	return 0;
 }
 
+/* ---- CPUs ---- */
+
+static struct host_cpus all_cpus; /* immutable once set */
+static _Atomic bool threads_bound;
+
+void host_cpus(struct host_cpus *ret)
+{
+	static _Atomic bool known;
+
+	if (!atomic_exchange(&known, true))
+		sched_getaffinity(0, sizeof(all_cpus), (cpu_set_t *)&all_cpus);
+	*ret = all_cpus;
+}
+
+int host_bind_cpu(int tid, u32 cpu)
+{
+	struct host_cpus one = { { 0 } };
+
+	one.bits[cpu / 64] = 1ULL << (cpu % 64);
+	atomic_store(&threads_bound, true);
+	return sched_setaffinity(tid, sizeof(one), (const cpu_set_t *)&one) < 0 ? -errno : 0;
+}
+
+int host_unbind_cpu(int tid)
+{
+	if (!atomic_load_explicit(&threads_bound, memory_order_relaxed))
+		return 0;
+	return sched_setaffinity(tid, sizeof(all_cpus), (const cpu_set_t *)&all_cpus) < 0 ? -errno
+											  : 0;
+}
+
+/* ---- threads ---- */
+
 int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size)
 {
 	static const int own_faults[] = {
@@ -47,6 +81,8 @@ int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size)
 		return -r;
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, stack_size * STACK_FACTOR);
+	if (atomic_load_explicit(&threads_bound, memory_order_relaxed))
+		pthread_attr_setaffinity_np(&attr, sizeof(all_cpus), (cpu_set_t *)&all_cpus);
 	sigfillset(&all);
 	for (size_t i = 0; i < ARRAY_SIZE(own_faults); i++)
 		sigdelset(&all, own_faults[i]);

@@ -35,6 +35,18 @@ void host_worker_start(struct host_worker *w, void (*fn)(void *arg), void *arg);
 /* Gives back one that was not started. */
 void host_worker_put(struct host_worker *w);
 
+/* The CPUs that this process may run on, as seen by the first call, which comes before any binding.
+ */
+#define HOST_CPUS_MAX 1024
+struct host_cpus {
+	u64 bits[HOST_CPUS_MAX / 64];
+};
+void host_cpus(struct host_cpus *ret);
+/* Keeps a thread (0: the calling one) on one CPU, or no longer. 0 or -errno. Threads that a bound
+ * one starts by host_thread_start are free; others call host_unbind(0) first. */
+int host_bind_cpu(int tid, u32 cpu);
+int host_unbind_cpu(int tid);
+
 /*
  * How many tasks the host lets this user have, by RLIMIT_NPROC, threads-max,
  * pid_max and the cgroup's pids.max, as far as they can be read (before

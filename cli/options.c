@@ -54,6 +54,7 @@ static const char help_text[] =
 	"  --cpus N                processors that the guest sees\n"
 	"  --platform KIND         auto (default), seccomp, ptrace\n"
 	"  --spin auto|off         spin briefly before sleeping (default: auto)\n"
+	"  --pairs auto|off        give guests that call often a pair of processors\n"
 	"  --patch auto|off        rewrite system call sites so that they need no signal\n"
 	"                          (default: auto)\n"
 	"  --no-namespaces         do without host namespaces\n"
@@ -85,6 +86,7 @@ enum option_id {
 	OPT_CPUS,
 	OPT_PLATFORM,
 	OPT_SPIN,
+	OPT_PAIRS,
 	OPT_PATCH,
 	OPT_PASS_FD,
 	OPT_CONFIG,
@@ -113,6 +115,7 @@ static const struct option options[] = {
 	{ "cpus", required_argument, NULL, OPT_CPUS },
 	{ "platform", required_argument, NULL, OPT_PLATFORM },
 	{ "spin", required_argument, NULL, OPT_SPIN },
+	{ "pairs", required_argument, NULL, OPT_PAIRS },
 	{ "patch", required_argument, NULL, OPT_PATCH },
 	{ "pass-fd", required_argument, NULL, OPT_PASS_FD },
 	{ "config", required_argument, NULL, OPT_CONFIG },
@@ -147,6 +150,14 @@ static int bad(const char *option, const char *value, const char *wanted)
 {
 	cli_error("minisentry run --help", "--%s %s: %s", option, value, wanted);
 	return -1;
+}
+
+static int auto_or_off(const char *option, const char *v, bool *ret)
+{
+	if (strcmp(v, "auto") != 0 && strcmp(v, "off") != 0)
+		return bad(option, v, "expected auto or off");
+	*ret = strcmp(v, "auto") == 0;
+	return 0;
 }
 
 /* "10", "64K", "1.5G" are not all numbers: integers with one unit letter are. */
@@ -321,16 +332,9 @@ static int apply_resource_option(struct gathered *g, int id, const char *v)
 		return platform_kind_parse(v, &c->platform) < 0
 			       ? bad("platform", v, "expected auto, seccomp or ptrace")
 			       : 0;
-	case OPT_SPIN:
-		if (strcmp(v, "auto") != 0 && strcmp(v, "off") != 0)
-			return bad("spin", v, "expected auto or off");
-		c->spin = strcmp(v, "auto") == 0;
-		return 0;
-	case OPT_PATCH:
-		if (strcmp(v, "auto") != 0 && strcmp(v, "off") != 0)
-			return bad("patch", v, "expected auto or off");
-		c->patch = strcmp(v, "auto") == 0;
-		return 0;
+	case OPT_SPIN: return auto_or_off("spin", v, &c->spin);
+	case OPT_PAIRS: return auto_or_off("pairs", v, &c->pairs);
+	case OPT_PATCH: return auto_or_off("patch", v, &c->patch);
 	case OPT_STRACE:
 		if (v && check_strace_names(v) < 0)
 			return -1;
@@ -498,7 +502,11 @@ int options_parse(int argc, char **argv, struct run_config *config)
 	int id, ret = 0;
 
 	g = (struct gathered){ .config = config };
-	*config = (struct run_config){ .hostname = "minisentry", .spin = true, .patch = true, .log = LOG_WARN };
+	*config = (struct run_config){ .hostname = "minisentry",
+				       .spin = true,
+				       .pairs = true,
+				       .patch = true,
+				       .log = LOG_WARN };
 	config->host_uid = geteuid();
 	config->host_gid = getegid();
 	config->caller_cwd = getcwd(NULL, 0);

@@ -340,7 +340,13 @@ void platform_context_idle(struct platform_context *ctx, bool idle)
 		return;
 	ctx->idle = idle;
 	if (idle) {
-		ctx->shared->spin = 0; /* a stub that waits for us may sleep too */
+		u32 turn = TURN_SENTRY;
+
+		/* A stub that waits for us may sleep too; one that spins does so at once. */
+		ctx->shared->spin = 0;
+		ctx->pace.slept_tsc = tsc_now();
+		atomic_compare_exchange_strong(&ctx->shared->word, &turn,
+					       TURN_SENTRY | TURN_STUB_SLEEPS);
 		atomic_fetch_sub_explicit(&ctx->platform->active, 1, memory_order_relaxed);
 	} else {
 		atomic_fetch_add_explicit(&ctx->platform->active, 1, memory_order_relaxed);

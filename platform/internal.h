@@ -91,8 +91,19 @@ struct platform_ops {
 	/* The stub is dead: wake whoever waits for ctx. Any thread, as->lock held. */
 	void (*wake_dead)(struct platform_context *ctx);
 };
+void pairs_init(struct platform *p); /* without it there are none */
 const struct platform_ops *ptrace_ops(void);
 const struct platform_ops *seccomp_ops(void);
+
+/* CPUs that contexts which call often are bound to, see seccomp/pair.c. */
+#define CPU_PAIRS_MAX 64
+struct cpu_pairs {
+	u32 count; /* immutable */
+	struct {
+		u32 stubs, owners; /* immutable */
+		_Atomic u32 members;
+	} pair[CPU_PAIRS_MAX];
+};
 
 struct platform {
 	enum platform_kind kind;	/* immutable */
@@ -107,6 +118,7 @@ struct platform {
 		u32 stub_rounds;     /* of the stub's loop in that time */
 	} spin_limits;		     /* immutable */
 	int cpus;		     /* immutable */
+	struct cpu_pairs pairs;
 	u64 guest_min;		     /* immutable */
 	struct platform_vdso vdso;   /* immutable */
 	struct stub_header stub;     /* immutable */
@@ -232,7 +244,12 @@ struct turn_pace {
 	u64 guest_tsc, sentry_tsc; /* moving averages */
 	u64 stop_tsc;		   /* the last stop */
 	u64 moved_tsc;		   /* when the owner was last moved to another CPU */
-	u32 samples;
+	u64 slept_tsc;		   /* when the owner began to sleep for its guest; 0: not since the stop */
+	u64 spun_tsc;		   /* by both sides, since the last sample */
+	u32 rounds;		   /* that the stub may have spun since the stop */
+	u32 pair;		   /* that the context is on, from 1; 0: none */
+	u32 stops;		   /* since the last sample of CPU time */
+	u64 sample_tsc, sample_cpu_ns;
 };
 
 /* Twice what any XSAVE area takes that a kernel hands out (AMX: 11 KiB). */

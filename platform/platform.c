@@ -127,6 +127,8 @@ static int platform_setup(enum platform_kind kind, const struct platform_config 
 	/* Trampolines are found by GS, which must be ours to set. */
 	p->patch = config->patch && kind == PLATFORM_SECCOMP && p->fsgsbase;
 	measure_spin(&p->spin_limits);
+	if (p->spin && config->pairs)
+		pairs_init(p);
 	p->guest_min = min_addr();
 	if (p->patch)
 		p->guest_min = MAX(p->guest_min, (u64)STUB_LOW_ZONE + STUB_LOW_ZONE_SIZE);

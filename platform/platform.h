@@ -46,6 +46,7 @@ enum platform_kind { PLATFORM_AUTO, PLATFORM_SECCOMP, PLATFORM_PTRACE };
 struct platform_config {
 	enum platform_kind kind;
 	bool spin;  /* --spin=auto: spin before sleeping where it helps */
+	bool pairs; /* --pairs=auto: and bind to pairs of CPUs what calls often */
 	bool patch; /* --patch=auto: system call sites may be rewritten */
 	struct memfile *files[PLATFORM_MAX_FILES]; /* [i]->stub_slot == i */
 	int file_count;

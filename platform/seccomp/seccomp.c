@@ -330,6 +330,7 @@ static void seccomp_context_stop(struct platform_context *ctx)
 {
 	u32 old = atomic_exchange(&ctx->shared->word, TURN_EXIT);
 
+	pair_leave(ctx);
 	if (old & TURN_STUB_SLEEPS)
 		host_futex_wake(&ctx->shared->word, 1, false);
 }

@@ -100,7 +100,8 @@ static bool wait_turn(struct platform_context *ctx)
 {
 	_Atomic u32 *word = &ctx->shared->word;
 	struct patience patience = { 0, 0 };
-	u64 now = host_clock_ns(CLOCK_MONOTONIC), tick = now + WAIT_TICK_NS;
+	u64 now = host_clock_ns(CLOCK_MONOTONIC), tick = now + WAIT_TICK_NS, until;
+	struct pair_watch watch = pair_watch_begin(now);
 	u32 w;
 
 	for (;;) {
@@ -118,7 +119,8 @@ static bool wait_turn(struct platform_context *ctx)
 				return false;
 			tick = now + WAIT_TICK_NS;
 		}
-		host_futex_wait(word, TURN_STUB | TURN_SENTRY_SLEEPS, (s64)(tick - now), false);
+		until = ctx->pace.pair ? MIN(tick, pair_watch(ctx, &watch, now)) : tick;
+		host_futex_wait(word, TURN_STUB | TURN_SENTRY_SLEEPS, (s64)(until - now), false);
 		now = host_clock_ns(CLOCK_MONOTONIC);
 	}
 }
@@ -131,12 +133,21 @@ bool turn_run(struct platform_context *ctx, u32 resume)
 	bool spinning = false, there;
 	u32 old, rounds = 0;
 
-	pace->sentry_tsc = average(pace->sentry_tsc, began - pace->stop_tsc, 4 * window);
-	if (cpus_to_spare(p) && apart(ctx, began)) {
+	if (!pace->slept_tsc)
+		pace->sentry_tsc = average(pace->sentry_tsc, began - pace->stop_tsc, 4 * window);
+	if (pace->rounds)
+		pace->spun_tsc +=
+			MIN((pace->slept_tsc ? pace->slept_tsc : began) - pace->stop_tsc, window);
+	pace->slept_tsc = 0;
+	if (pair_update(ctx, began)) {
+		spinning = true;
+		rounds = p->spin_limits.stub_rounds;
+	} else if (cpus_to_spare(p) && apart(ctx, began)) {
 		spinning = pace->guest_tsc < window;
 		if (pace->sentry_tsc < window)
 			rounds = p->spin_limits.stub_rounds;
 	}
+	pace->rounds = rounds;
 	if (*(volatile u32 *)&ctx->shared->spin != rounds)
 		ctx->shared->spin = rounds;
 	if (ctx->deferred_count && resume != RESUME_SAVE)
@@ -153,6 +164,8 @@ bool turn_run(struct platform_context *ctx, u32 resume)
 	else
 		there = wait_turn(ctx);
 	pace->stop_tsc = tsc_now();
+	if (spinning)
+		pace->spun_tsc += MIN(pace->stop_tsc - began, 2 * window);
 	pace->guest_tsc = average(pace->guest_tsc, pace->stop_tsc - began, 4 * window);
 	return there;
 }

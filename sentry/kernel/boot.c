@@ -64,6 +64,7 @@ static int start_platform(struct boot *b)
 {
 	struct platform_config pc = { .kind = b->config->platform,
 				      .spin = b->config->spin,
+				      .pairs = b->config->pairs,
 				      .patch = b->config->patch,
 				      .explain = explain };
 	int err;

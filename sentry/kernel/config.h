@@ -41,6 +41,7 @@ struct run_config {
 	int cpus;     /* 0: the host's affinity mask */
 	enum platform_kind platform;
 	bool spin;
+	bool pairs;
 	bool patch;
 	int pass_fds[RUN_MAX_PASS_FDS]; /* host fd = guest fd */
 	int pass_fd_count;

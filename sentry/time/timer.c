@@ -5,6 +5,7 @@
  * earliest deadline earlier changes `kick` and wakes it. While a callback runs,
  * `current` names its timer, and cancel waits for `current` to change.
  */
+#include "base/host_thread.h"
 #include "base/host_time.h"
 #include "base/log.h"
 #include "sentry/kernel/kernel.h"
@@ -86,6 +87,7 @@ static void *timer_thread(void *arg)
 {
 	struct timer_service *s = arg;
 
+	host_unbind_cpu(0);
 	mutex_lock(&s->lock);
 	while (!s->stop) {
 		u32 kick = atomic_load(&s->kick);

@@ -1,0 +1,134 @@
+/*
+ * Pairs of CPUs, one for stubs and one for the sentry's threads that serve them.
+ *
+ * A guest that does little but call the sentry costs two switches a call when its
+ * sides take turns on one CPU, and two wake-ups through an idle CPU when they
+ * sleep on two. So contexts that call often are put on a pair: their stubs all on
+ * one CPU, their owners all on the other, where both sides may spin however many
+ * contexts share the pair. The host's scheduler then runs a stub and its owner side
+ * by side, until one of them blocks or has had its slice. Who wakes another
+ * context's owner is on its CPU already: a switch, and no interrupt.
+ *
+ * It does not pay for guests that compute: two CPUs then do the work of one. What
+ * decides is CPU time a stop, of both sides, which queueing does not distort. It
+ * is looked at once in a while; a context that computes for long is freed at once.
+ */
+#include "base/host_thread.h"
+#include "base/host_sync.h"
+#include "base/tsc.h"
+#include "platform/seccomp/seccomp.h"
+
+#define SAMPLE_STOPS 64
+#define SAMPLE_NS 1000000
+/* Of CPU time a stop, without spinning. Switches and futex calls alone take some 6 us. */
+#define JOIN_NS 10000
+#define LEAVE_NS 20000
+/* How long a stub on a pair may compute before it is looked at. */
+#define WATCH_NS 2000000
+
+void pairs_init(struct platform *p)
+{
+	struct cpu_pairs *pairs = &p->pairs;
+	struct host_cpus all;
+	u32 first = 0;
+	bool half = false;
+
+	host_cpus(&all);
+	for (u32 cpu = 0; cpu < HOST_CPUS_MAX && pairs->count < CPU_PAIRS_MAX; cpu++) {
+		if (!(all.bits[cpu / 64] >> (cpu % 64) & 1))
+			continue;
+		if (half) {
+			pairs->pair[pairs->count].stubs = first;
+			pairs->pair[pairs->count++].owners = cpu;
+		}
+		first = cpu;
+		half = !half;
+	}
+}
+
+/* CPU time that both sides have used so far. Owner thread. */
+static u64 cpu_ns(struct platform_context *ctx)
+{
+	return as_cpu_ns(ctx->as) + host_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+static void join(struct platform_context *ctx)
+{
+	struct cpu_pairs *pairs = &ctx->platform->pairs;
+	u32 best = 0;
+
+	for (u32 i = 1; i < pairs->count; i++)
+		if (atomic_load(&pairs->pair[i].members) < atomic_load(&pairs->pair[best].members))
+			best = i;
+	if (host_bind_cpu(ctx->tid, pairs->pair[best].stubs) < 0 ||
+	    host_bind_cpu(0, pairs->pair[best].owners) < 0) {
+		host_unbind_cpu(ctx->tid);
+		return;
+	}
+	atomic_fetch_add(&pairs->pair[best].members, 1);
+	ctx->pace.pair = best + 1;
+}
+
+void pair_leave(struct platform_context *ctx)
+{
+	struct cpu_pairs *pairs = &ctx->platform->pairs;
+
+	if (!ctx->pace.pair)
+		return;
+	atomic_fetch_sub(&pairs->pair[ctx->pace.pair - 1].members, 1);
+	ctx->pace.pair = 0;
+	host_unbind_cpu(ctx->tid);
+	host_unbind_cpu(0);
+}
+
+static void sample(struct platform_context *ctx, u64 now)
+{
+	struct turn_pace *pace = &ctx->pace;
+	u64 used = cpu_ns(ctx), spun = tsc_to_ns(pace->spun_tsc);
+	u64 worked = used - pace->sample_cpu_ns, each = (worked - MIN(worked, spun)) / pace->stops;
+
+	if (pace->pair && each > LEAVE_NS)
+		pair_leave(ctx);
+	else if (!pace->pair && pace->sample_tsc && each < JOIN_NS)
+		join(ctx);
+	pace->stops = 0;
+	pace->spun_tsc = 0;
+	pace->sample_tsc = now;
+	pace->sample_cpu_ns = used;
+}
+
+bool pair_update(struct platform_context *ctx, u64 now)
+{
+	struct turn_pace *pace = &ctx->pace;
+	struct platform *p = ctx->platform;
+
+	if (!p->pairs.count)
+		return false;
+	if (pace->sample_tsc == 0 ||
+	    (++pace->stops >= SAMPLE_STOPS && now - pace->sample_tsc > tsc_from_ns(SAMPLE_NS))) {
+		pace->stops = MAX(pace->stops, 1u);
+		sample(ctx, now);
+	}
+	return pace->pair;
+}
+
+struct pair_watch pair_watch_begin(u64 now)
+{
+	return (struct pair_watch){ WATCH_NS, now + WATCH_NS, 0 };
+}
+
+u64 pair_watch(struct platform_context *ctx, struct pair_watch *w, u64 now)
+{
+	u64 cpu;
+
+	if (now < w->next_ns)
+		return w->next_ns;
+	cpu = as_cpu_ns(ctx->as);
+	if (w->cpu_ns && cpu - w->cpu_ns > w->interval_ns / 2)
+		pair_leave(ctx);
+	if (w->cpu_ns)
+		w->interval_ns *= 2;
+	w->cpu_ns = cpu;
+	w->next_ns = now + w->interval_ns;
+	return w->next_ns;
+}
