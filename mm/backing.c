@@ -1,8 +1,13 @@
 /* Backing of guest pages: anonymous windows, files, and entering them into the pma set. */
 #include "mm/mm_impl.h"
 
-/* What one fault brings in: anonymous memory is only reserved, so it costs little. */
+/*
+ * What one fault brings in: anonymous memory is only reserved, so it costs little. Further faults
+ * in the same vma bring in ever more, within a small part of what the memory file has left.
+ */
 #define ANON_WINDOW HUGE_PAGE_SIZE
+#define ANON_WINDOW_MAX (128UL << 20)
+#define ANON_WINDOW_SHARE 64
 /* A mappable answers with what is at hand in it. */
 #define FILE_WINDOW HUGE_PAGE_SIZE
 /* Kept free in the memory file beside a window, for the next windows of the same vma. */
@@ -106,7 +111,8 @@ int backing_release(struct mm *mm, u64 start, u64 end)
 	    pma_set_reserve(&mm->kept, count) < 0 || pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
 		return backing_drop(mm, start, end, false);
 	stub_batch_begin(mm, &b);
-	b.defer = true;
+	/* Another thread may be given the place by mmap before this one has obeyed. */
+	b.defer = platform_as_alone(mm->as);
 	pma_set_split(&mm->pmas, start, end);
 	for (p = pma_set_seek(&mm->pmas, start); p && p->start < end; p = next) {
 		next = pma_next(p);
@@ -246,6 +252,32 @@ int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end, str
 	return pgalloc_allocate(mm->memory, end - start, &opts, ret);
 }
 
+void backing_reuse(struct mm *mm, const struct vma *v, u64 start, u64 end)
+{
+	struct pma value, *p;
+
+	mutex_assert_held(&mm->active_lock);
+	if (v->mappable || !(v->prot & PROT_WRITE) || !platform_as_alone(mm->as) ||
+	    pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0 || !keep_take_all(mm, start, end, &value))
+		return;
+	p = pma_set_merge(&mm->pmas, pma_set_add(&mm->pmas, &value));
+	/* Failing that, a fault does it. */
+	backing_map(mm, v, p, false);
+}
+
+/* Grows with the faults in v: a sparse user of a large vma is spared most of them. */
+static u64 anon_window(struct mm *mm, const struct vma *v)
+{
+	u64 most = MIN(ANON_WINDOW_MAX, pgalloc_room(mm->memory) / ANON_WINDOW_SHARE);
+
+	if (mm->anon_vma_end != v->end)
+		mm->anon_window = ANON_WINDOW;
+	else if (mm->anon_window * 2 <= most)
+		mm->anon_window *= 2;
+	mm->anon_vma_end = v->end;
+	return mm->anon_window;
+}
+
 static int back_anon(struct mm *mm, const struct vma *v, u64 page, bool map_now)
 {
 	struct window w = window_in(v, page, ANON_WINDOW);
@@ -259,7 +291,14 @@ static int back_anon(struct mm *mm, const struct vma *v, u64 page, bool map_now)
 		pma_set_merge(&mm->pmas, pma_set_add(&mm->pmas, &value));
 		return 0;
 	}
+	w = window_in(v, page, anon_window(mm, v));
+	window_clip(mm, &w, page);
 	err = backing_allocate(mm, v, w.start, w.end, &r);
+	if (err == -ENOMEM && w.end - w.start > ANON_WINDOW) {
+		w = window_in(v, page, ANON_WINDOW);
+		window_clip(mm, &w, page);
+		err = backing_allocate(mm, v, w.start, w.end, &r);
+	}
 	if (err == -ENOMEM && w.end - w.start > PAGE_SIZE) {
 		w = (struct window){ page, page + PAGE_SIZE };
 		err = backing_allocate(mm, v, w.start, w.end, &r);

@@ -5,12 +5,15 @@
  * without rights: an mprotect by the guest's own thread instead of the mapper's munmap. That thread
  * may not obey, and then it can still write there: so nobody but the same mm gets the memory, until
  * the mapper's munmap has returned. The next anonymous mapping at that place takes memory and
- * mapping over by another mprotect. It is made zero then, not before: an obedient guest's other
- * threads may have written up to the moment at which munmap took effect.
+ * mapping over by another mprotect. It is made zero then, not before: other threads may have
+ * written up to the moment at which munmap took effect. (With other threads the mapper makes the
+ * mprotect: mmap may give one of them the place before the first has obeyed.)
  */
 #include "mm/mm_impl.h"
 
 #include "base/safecopy.h"
+
+#include <string.h>
 
 /* Kept per mm; more than that at once is freed as ever. */
 #define KEEP_BYTES_MAX (64UL << 20)
@@ -21,6 +24,10 @@
  * the user goes on where it was. */
 #define ZERO_WINDOW_MIN (64UL << 10)
 #define ZERO_WINDOW_MAX HUGE_PAGE_SIZE
+#define FEW_PAGES 4
+/* Small mappings that are touched each time get what is kept at once, without a fault. */
+#define TAKE_ALL_MAX (256UL << 10)
+#define KEEP_USED 2
 
 static void account(struct mm *mm, struct pma *p, s64 sign)
 {
@@ -56,42 +63,86 @@ void keep_add(struct mm *mm, const struct pma *p)
 	pma_set_merge(&mm->kept, pma_set_add(&mm->kept, &value));
 }
 
-static bool make_zero(struct mm *mm, struct mem_range r)
+/* False as well when it cannot be told. */
+static bool is_zero(const void *page)
 {
-	struct mem_range rest = r, run;
+	static const u64 zero[PAGE_SIZE / 8];
+	u64 copy[PAGE_SIZE / 8];
 
-	while (pgalloc_next_committed(mm->memory, rest, &run)) {
+	return safe_memcpy(copy, page, PAGE_SIZE) || !memcmp(copy, zero, PAGE_SIZE);
+}
+
+enum was { WAS_EMPTY, WAS_ZERO, WAS_WRITTEN };
+
+/*
+ * Makes r zero. More than max_pages: false, and some are not. *ret_was: what there was, as far as
+ * its first page says it.
+ */
+static bool make_zero(struct mm *mm, struct mem_range r, u64 max_pages, enum was *ret_was)
+{
+	u64 left = max_pages * PAGE_SIZE;
+	struct mem_range run;
+
+	*ret_was = WAS_EMPTY;
+	while (pgalloc_next_committed(mm->memory, r, &run)) {
 		u64 len;
 		void *m = mm->memfile->ops->map(mm->memfile, run.start, &len);
 
-		if (!m)
+		if (!m || mem_range_len(run) > left)
 			return false;
+		if (*ret_was == WAS_EMPTY)
+			*ret_was = is_zero(m) ? WAS_ZERO : WAS_WRITTEN;
 		len = MIN(len, mem_range_len(run));
 		if (safe_memzero(m, len))
 			return false;
-		rest.start = run.start + len;
+		left -= len;
+		r.start = run.start + len;
 	}
 	return true;
 }
 
-/* How much to make zero: all of it if there is nothing to do. */
-static void choose_window(struct mm *mm, const struct pma *k, u64 page, u64 *low, u64 *high)
+/* Moves *high up over memory that holds nothing, to limit at most. */
+static void extend(struct mm *mm, const struct pma *k, u64 *high, u64 limit)
 {
-	u64 size = ZERO_WINDOW_MIN, start = page & ~(size - 1);
 	struct mem_range run;
 
-	*low = MAX(*low, k->start);
-	*high = MIN(*high, k->end);
-	if (!pgalloc_next_committed(mm->memory, pma_subrange(k, *low, *high), &run))
+	if (*high >= limit)
 		return;
-	if (page == mm->keep_next) {
-		size = MIN(mm->keep_window * 2, ZERO_WINDOW_MAX);
-		start = page;
-	}
+	if (pgalloc_next_committed(mm->memory, pma_subrange(k, *high, limit), &run))
+		limit = k->start + (run.start - k->offset);
+	*high = limit;
+}
+
+/* Chooses how much to take of what is kept within [*low, *high), and makes that zero. */
+static bool prepare(struct mm *mm, const struct pma *k, u64 page, u64 *low, u64 *high)
+{
+	bool follows = page == mm->keep_next;
+	enum was was;
+	u64 size = follows ? MIN(mm->keep_window * 2, ZERO_WINDOW_MAX) : ZERO_WINDOW_MIN;
+	u64 start = follows ? page : page & ~(size - 1), limit = MIN(*high, k->end);
+	struct mem_range r;
+
+	*low = MAX(MAX(*low, k->start), start);
+	*high = MIN(limit, start + size);
+	r = pma_subrange(k, *low, *high);
+	/* Of many pages a user that comes here for the first time may want few: give them back. */
+	if (!make_zero(mm, r, follows ? size : FEW_PAGES, &was) &&
+	    pgalloc_decommit(mm->memory, r) < 0)
+		return false;
+	if (was == WAS_EMPTY)
+		extend(mm, k, high, limit);
 	mm->keep_window = size;
-	*low = MAX(*low, start);
-	*high = MIN(*high, start + size);
 	mm->keep_next = *high;
+	return true;
+}
+
+/* Takes [low, high) of k out of what is kept; a reserved node is used. */
+static void take(struct mm *mm, struct pma *k, u64 low, u64 high, struct pma *ret)
+{
+	k = pma_set_isolate(&mm->kept, k, low, high);
+	account(mm, k, -1);
+	*ret = *k;
+	pma_set_drop(&mm->kept, k);
 }
 
 bool keep_take(struct mm *mm, u64 page, u64 low, u64 high, struct pma *ret)
@@ -99,15 +150,28 @@ bool keep_take(struct mm *mm, u64 page, u64 low, u64 high, struct pma *ret)
 	struct pma *k = pma_set_find(&mm->kept, page);
 
 	mutex_assert_held(&mm->active_lock);
-	if (!k || pma_set_reserve(&mm->kept, PMA_RESERVE) < 0)
+	if (!k || pma_set_reserve(&mm->kept, PMA_RESERVE) < 0 || !prepare(mm, k, page, &low, &high))
 		return false;
-	choose_window(mm, k, page, &low, &high);
-	if (!make_zero(mm, pma_subrange(k, low, high)))
+	take(mm, k, low, high, ret);
+	mm->keep_used = MIN(mm->keep_used + 1, KEEP_USED);
+	return true;
+}
+
+bool keep_take_all(struct mm *mm, u64 start, u64 end, struct pma *ret)
+{
+	struct pma *k = pma_set_find(&mm->kept, start);
+	enum was was;
+
+	mutex_assert_held(&mm->active_lock);
+	if (!k || k->end < end || end - start > TAKE_ALL_MAX || mm->keep_used < KEEP_USED ||
+	    pma_set_reserve(&mm->kept, PMA_RESERVE) < 0)
 		return false;
-	k = pma_set_isolate(&mm->kept, k, low, high);
-	account(mm, k, -1);
-	*ret = *k;
-	pma_set_drop(&mm->kept, k);
+	/* If its last user has done nothing with it, the next one may not either. */
+	if (!make_zero(mm, pma_subrange(k, start, end), FEW_PAGES, &was) || was != WAS_WRITTEN) {
+		mm->keep_used = 0;
+		return false;
+	}
+	take(mm, k, start, end, ret);
 	return true;
 }
 

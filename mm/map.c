@@ -272,7 +272,8 @@ static s64 map_locked(struct mm_op *op, const struct mm_mmap_args *a, struct vma
 	if (err < 0)
 		return err;
 	vma_enter(mm, v);
-	vma_merge(op, v);
+	v = vma_merge(op, v);
+	backing_reuse(mm, v, (u64)addr, (u64)addr + len);
 	return addr;
 }
 

@@ -67,6 +67,8 @@ struct mm {
 	struct pma_set pmas;
 	struct pma_set kept; /* see keep.c; disjoint from what is mapped of pmas */
 	u64 kept_bytes;
+	u64 anon_vma_end, anon_window; /* where memory was brought in last, and how much */
+	u32 keep_used;		    /* mappings over kept memory that were touched, in sequence */
 	u64 keep_next, keep_window; /* where a sequential user of kept memory goes on */
 	struct mm_write_pin *write_pins;
 	u64 cow_next, cow_window; /* where a sequential writer would break COW next; its window */
@@ -205,7 +207,7 @@ struct stub_batch {
 	struct mm *mm;
 	struct platform_op ops[STUB_BATCH];
 	size_t count;
-	bool defer; /* the guest's thread may do it; for changes that need no evidence */
+	bool defer; /* the guest's only thread may do it; for changes that need no evidence */
 	bool failed;
 };
 void stub_batch_begin(struct mm *mm, struct stub_batch *b);
@@ -248,6 +250,8 @@ int backing_drop(struct mm *mm, u64 start, u64 end, bool only_shared);
 int backing_release(struct mm *mm, u64 start, u64 end);
 /* A private copy of p's part around page, or p itself when nobody else has it. */
 int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_now);
+/* After mmap: what is kept for [start, end) of v backs it at once, where that pays. */
+void backing_reuse(struct mm *mm, const struct vma *v, u64 start, u64 end);
 /* Allocates [start, end) of guest memory, uncommitted, next to its neighbours' memory. */
 int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end, struct mem_range *ret);
 
@@ -264,6 +268,8 @@ void keep_add(struct mm *mm, const struct pma *p);
  * pma set, mapped without rights, whose memory is the caller's now. False: there is none.
  */
 bool keep_take(struct mm *mm, u64 page, u64 low, u64 high, struct pma *ret);
+/* The same for all of a new mapping, if it is likely to be touched soon. */
+bool keep_take_all(struct mm *mm, u64 start, u64 end, struct pma *ret);
 /* The stub's mapping of [start, end) has been removed or replaced: frees what was kept there. */
 void keep_forget(struct mm *mm, u64 start, u64 end);
 /* Unmaps and frees all of it. */

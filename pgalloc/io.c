@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pages looked at in one mincore: 2 MiB. */
+/* Pages looked at in one mincore: few at first, four times as many for as long as all are there. */
+#define RESIDENT_FIRST 8
 #define RESIDENT_WINDOW 512
 
 /*
@@ -18,16 +19,21 @@
 static bool resident_run(struct pgalloc *p, struct mem_range r, struct mem_range *ret)
 {
 	unsigned char vec[RESIDENT_WINDOW];
-	u64 chunk_len, len, n = 0;
-	void *m = p->file.disk_backed ? NULL : pgalloc_map(&p->file, r.start, &chunk_len);
+	u64 chunk_len, count, n = 0, step = RESIDENT_FIRST;
+	char *m = p->file.disk_backed ? NULL : pgalloc_map(&p->file, r.start, &chunk_len);
 
 	if (!m)
 		return false;
-	len = MIN(MIN(mem_range_len(r), chunk_len), RESIDENT_WINDOW * PAGE_SIZE);
-	if (host_mincore(m, len, vec) < 0)
-		return false;
-	while (n < len >> PAGE_SHIFT && (vec[n] & 1))
-		n++;
+	count = MIN(MIN(mem_range_len(r), chunk_len) >> PAGE_SHIFT, RESIDENT_WINDOW);
+	for (u64 asked = 0; n == asked && asked < count; step *= 4) {
+		u64 ask = MIN(step, count - asked);
+
+		if (host_mincore(m + (asked << PAGE_SHIFT), ask << PAGE_SHIFT, vec) < 0)
+			return false;
+		asked += ask;
+		for (u64 i = 0; i < ask && (vec[i] & 1); i++)
+			n++;
+	}
 	*ret = (struct mem_range){ r.start, r.start + (n << PAGE_SHIFT) };
 	return n > 0;
 }

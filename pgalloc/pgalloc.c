@@ -356,6 +356,16 @@ u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id)
 	return bytes;
 }
 
+u64 pgalloc_room(struct pgalloc *p)
+{
+	u64 used;
+
+	mutex_lock(&p->lock);
+	used = p->extents.reserved + p->leaked;
+	mutex_unlock(&p->lock);
+	return used < p->limit ? p->limit - used : 0;
+}
+
 void pgalloc_account_kept(struct pgalloc *p, s64 bytes)
 {
 	atomic_fetch_add_explicit(&p->kept, (u64)bytes, memory_order_relaxed);

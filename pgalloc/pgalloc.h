@@ -113,6 +113,7 @@ void pgalloc_usage(struct pgalloc *p, struct pgalloc_usage *ret);
 void pgalloc_account_kept(struct pgalloc *p, s64 bytes);
 u64 pgalloc_kept(struct pgalloc *p);
 u64 pgalloc_limit(const struct pgalloc *p);		/* as given to pgalloc_new */
+u64 pgalloc_room(struct pgalloc *p);			/* bytes that can still be handed out */
 u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id); /* bytes reserved under this id */
 
 #endif

@@ -33,6 +33,7 @@ struct fake_page {
 };
 
 struct platform_as {
+	bool hostile; /* does nothing of what is left to it, and writes wherever it can */
 	pthread_mutex_t lock;
 	int refs;
 	size_t count;
@@ -45,7 +46,6 @@ static struct {
 	unsigned fail_map_every; /* inject -ENOMEM into every nth map, 0 never */
 	unsigned fail_unmap_every;
 	unsigned refuse_defer_every;
-	bool ignore_deferred; /* a hostile guest */
 	bool threads;
 } fake;
 
@@ -250,12 +250,30 @@ int platform_as_defer(struct platform_as *as, const struct platform_op *op)
 		pthread_mutex_unlock(&as->lock);
 		return 0;
 	}
-	return fake.ignore_deferred ? 0 : platform_as_batch(as, op, 1);
+	return as->hostile ? 0 : platform_as_batch(as, op, 1);
 }
 
 bool platform_as_alone(struct platform_as *as)
 {
 	return !fake.threads;
+}
+
+/* What a hostile guest writes to: every page that is mapped so that an mprotect could make it
+ * writable. */
+static void fake_scribble(struct platform_as *as, u32 v)
+{
+	for (size_t b = 0; b < FAKE_BUCKETS; b++)
+		for (struct fake_page *p = as->bucket[b]; p; p = p->next) {
+			struct mem_range r = { p->offset, p->offset + PAGE_SIZE };
+			u64 n;
+
+			if (!p->writable)
+				continue;
+			if (pgalloc_refs(pgalloc_of(p->file), r, &r) != 1)
+				abort(); /* not its own */
+			for (u64 i = 0; i < PAGE_SIZE; i += 8)
+				*(u32 *)((char *)p->file->ops->map(p->file, p->offset, &n) + i) = v;
+		}
 }
 
 /* Within one page. 0, or the signal | si_code << 8. */

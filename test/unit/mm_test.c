@@ -341,6 +341,58 @@ static void test_random_host_refusals(void **state)
 	fake.fail_map_every = fake.fail_unmap_every = 0;
 }
 
+/* Deferred changes are refused now and then; or there are other threads, and fewer can be. */
+static void test_random_deferred(void **state)
+{
+	fake.refuse_defer_every = 3;
+	run(21, 20000, false);
+	fake.refuse_defer_every = 0;
+	fake.threads = true;
+	run(22, 20000, true);
+	fake.threads = false;
+}
+
+static void hostile_step(struct proc *p)
+{
+	u32 v = (u32)rnd(1UL << 32);
+
+	switch (rnd(8)) {
+	case 0: {
+		int first = (int)rnd(PAGES - 40);
+
+		map_pages(p, first, 1 + (int)rnd(40), rnd(3) ? ANON : FILE_PRIVATE, 0,
+			  PROT_READ | PROT_WRITE);
+		break;
+	}
+	case 1: op_unmap(p); break;
+	case 2: op_protect(p); break;
+	case 3: mm_copy_out(p->mm, ua(address((int)rnd(PAGES))), &v, 4); break;
+	case 4: fake_scribble(mm_as(p->mm), v); break;
+	default: fake_access(p->mm, address((int)rnd(PAGES)), &v, 4, rnd(2)); break;
+	}
+}
+
+/* One process keeps all access that nobody takes by the mapper, and uses it: the others never see
+ * that. */
+static void test_hostile(void **state)
+{
+	struct proc hostile = { 0 };
+	struct mm_config config = { .acct_id = 1 };
+
+	begin();
+	srandom(31);
+	config.memory = memory;
+	assert_int_equal(mm_new(&config, &hostile.mm), 0);
+	mm_as(hostile.mm)->hostile = true;
+	for (int i = 0; i < 40000; i++) {
+		hostile_step(&hostile);
+		step();
+	}
+	mm_user_put(hostile.mm);
+	mm_put(hostile.mm);
+	end();
+}
+
 /* ---- threads of one mm, with forks among them ---- */
 
 #define THREADS 4
@@ -469,8 +521,8 @@ static void test_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_random),
-		cmocka_unit_test(test_random_host_refusals),
+		cmocka_unit_test(test_random),		cmocka_unit_test(test_random_host_refusals),
+		cmocka_unit_test(test_random_deferred), cmocka_unit_test(test_hostile),
 		cmocka_unit_test(test_threads),
 	};
 
