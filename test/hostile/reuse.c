@@ -147,7 +147,7 @@ static void *refuse(void *arg)
 {
 	while (!*over)
 		for (uint64_t s = 0; s < 4; s++)
-			CATCH(*(volatile uint32_t *)(STUB_SLOTS + s * STUB_SLOT_SIZE + 0x20) = 0;);
+			CATCH(*(volatile uint32_t *)(STUB_SLOTS + s * STUB_SLOT_SIZE + 0xb8) = 0;);
 	return NULL;
 }
 

@@ -258,24 +258,6 @@ bool platform_as_alone(struct platform_as *as)
 	return !fake.threads;
 }
 
-/* What a hostile guest writes to: every page that is mapped so that an mprotect could make it
- * writable. */
-static void fake_scribble(struct platform_as *as, u32 v)
-{
-	for (size_t b = 0; b < FAKE_BUCKETS; b++)
-		for (struct fake_page *p = as->bucket[b]; p; p = p->next) {
-			struct mem_range r = { p->offset, p->offset + PAGE_SIZE };
-			u64 n;
-
-			if (!p->writable)
-				continue;
-			if (pgalloc_refs(pgalloc_of(p->file), r, &r) != 1)
-				abort(); /* not its own */
-			for (u64 i = 0; i < PAGE_SIZE; i += 8)
-				*(u32 *)((char *)p->file->ops->map(p->file, p->offset, &n) + i) = v;
-		}
-}
-
 /* Within one page. 0, or the signal | si_code << 8. */
 static int fake_access(struct mm *mm, u64 addr, void *buf, size_t len, bool write)
 {

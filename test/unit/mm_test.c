@@ -352,6 +352,24 @@ static void test_random_deferred(void **state)
 	fake.threads = false;
 }
 
+/* What a hostile guest writes to: every page that is mapped so that an mprotect could make it
+ * writable. */
+static void fake_scribble(struct platform_as *as, u32 v)
+{
+	for (size_t b = 0; b < FAKE_BUCKETS; b++)
+		for (struct fake_page *p = as->bucket[b]; p; p = p->next) {
+			struct mem_range r = { p->offset, p->offset + PAGE_SIZE };
+			u64 n;
+
+			if (!p->writable)
+				continue;
+			if (pgalloc_refs(pgalloc_of(p->file), r, &r) != 1)
+				abort(); /* not its own */
+			for (u64 i = 0; i < PAGE_SIZE; i += 8)
+				*(u32 *)((char *)p->file->ops->map(p->file, p->offset, &n) + i) = v;
+		}
+}
+
 static void hostile_step(struct proc *p)
 {
 	u32 v = (u32)rnd(1UL << 32);

@@ -332,25 +332,65 @@ int hostile_main(int argc, char **argv, const struct attack *begin, const struct
 	return argc == 2 && strcmp(argv[1], "list") == 0 ? 0 : 2;
 }
 
-/* mov 0x18(%rbx), %rdx; syscall: see run_deferred in platform/stub/arch/x86_64/mapper.S. */
+/* mov 0x18(%rbx), %rdx; syscall: frame_return in platform/stub/arch/x86_64/guest.S. */
 static const uint8_t deferred_call[] = { 0x48, 0x8b, 0x53, 0x18, 0x0f, 0x05 };
 
-bool stub_call(uint64_t nr, uint64_t a, uint64_t b, uint64_t c)
+static uint64_t find_deferred_call(void)
 {
-	static _Thread_local uint32_t page[1024];
-	register uint64_t at __asm__("r8") = 0;
-	register uint32_t *slot __asm__("r12") = page;
-	uint8_t *code = NULL;
+	static volatile uint64_t found;
+
+	for (uint64_t at = STUB_AREA; !found && at < STUB_TEXT_END; at += 4096)
+		CATCH({
+			for (uint64_t i = at; !found && i < at + 4096 - 8; i++)
+				if (!memcmp((void *)i, deferred_call, sizeof(deferred_call)))
+					found = i + 4;
+		});
+	return found;
+}
+
+/*
+ * The stub's code then writes to `page`, which faults; that shows as a fault, or as the last
+ * patched call being made once more: by then `jumped` is set.
+ */
+static __attribute__((noinline)) void jump_to_call(uint64_t code, char *page, uint64_t nr,
+						   uint64_t a, uint64_t b, uint64_t c)
+{
+	static __thread volatile bool jumped;
+
+	jumped = false;
+	CATCH({
+		close(-1);
+		if (!jumped) {
+			register uint64_t at __asm__("r9") = code;
+			register char *slot __asm__("r12") = page;
+
+			jumped = true;
+			__asm__ volatile("jmp *%[at]"
+					 : "+a"(nr)
+					 : [at] "r"(at), "r"(slot), "D"(a), "S"(b), "d"(c)
+					 : "rbx", "rcx", "r11", "r13", "memory");
+		}
+	});
+}
+
+void stub_call(uint64_t nr, uint64_t a, uint64_t b, uint64_t c)
+{
+	static char *page; /* read-only */
+	uint64_t code;
 
 	catch_setup();
-	CATCH(code = memmem((void *)STUB_AREA, 4096, deferred_call, sizeof(deferred_call)););
-	if (!code)
-		return false;
-	at = (uint64_t)code + 4;
-	page[8] = 1; /* CTX_DEFERRED: after this one it goes to r13 */
-	__asm__ volatile("lea 1f(%%rip), %%r13\n jmp *%[at]\n 1:\n"
-			 : "+a"(nr)
-			 : [at] "r"(at), "r"(slot), "D"(a), "S"(b), "d"(c)
-			 : "rbx", "rcx", "r11", "r13", "memory");
-	return nr == 0;
+	code = find_deferred_call();
+	if (!page)
+		page = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (code && page != MAP_FAILED)
+		jump_to_call(code, page, nr, a, b, c);
+}
+
+bool stub_calls_work(void)
+{
+	char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	*page = (char)0xc3; /* ret */
+	stub_call(SYS_mprotect, (uint64_t)page, 4096, PROT_READ | PROT_WRITE | PROT_EXEC);
+	return CATCH(((void (*)(void))page)());
 }

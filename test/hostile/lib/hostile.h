@@ -76,11 +76,12 @@ int in_child(void (*fn)(void *), void *arg, int limit_ms, bool *ret_late);
 void must_die(pid_t pid);
 
 /*
- * A system call from the stub's own code, by a jump to where it makes deferred ones. True: it
- * returned 0. One that fails, or is refused, may end the process: call it in a child. False, too,
- * when there is no such code in sight (ptrace).
+ * A system call from the stub's own code, by a jump to where it makes deferred ones. No result:
+ * look for its effect. (What its filter refuses is the sentry's to answer, as any call of a guest.)
  */
-bool stub_call(uint64_t nr, uint64_t a, uint64_t b, uint64_t c);
+void stub_call(uint64_t nr, uint64_t a, uint64_t b, uint64_t c);
+/* A control: what a guest thread may do to its own memory that way does happen. */
+bool stub_calls_work(void);
 
 /* Faults in `code` come back: true when it ended by itself. Signals: SEGV BUS ILL FPE TRAP SYS
  * ALRM. */
