@@ -52,6 +52,9 @@ struct platform_config {
 	int file_count;
 	/* Called for each explanation line ("seccomp refused: ...; using ptrace"). May be NULL. */
 	void (*explain)(const char *line);
+	/* Work to do while the zygote starts; called for each one that is started. May be NULL. */
+	void (*meanwhile)(void *arg);
+	void *meanwhile_arg;
 };
 
 /*

@@ -76,6 +76,8 @@ struct confine_rule {
 };
 /* The allowlist as a table, for docs, doctor and the audit. Returns the count. */
 size_t confine_filter_rules(const struct confine_rule **ret);
+/* Compiles it ahead, which takes a while. 0 or -errno. */
+int confine_prepare_filter(enum platform_kind kind);
 /* Loads it (TSYNC: every thread). kind decides whether ptrace is in it. */
 int confine_load_filter(enum platform_kind kind, struct confine_state *state);
 

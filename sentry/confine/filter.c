@@ -4,12 +4,16 @@
  * compromised sentry could do with a call that it must have.
  */
 #include "sentry/confine/confine.h"
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/futex.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -17,6 +21,7 @@
 #include <sys/syscall.h>
 #include <termios.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 /* A sanitizer's run-time library makes calls of its own; release builds never have this. */
 #ifdef MINISENTRY_SANITIZER
@@ -192,22 +197,72 @@ static int add_row(scmp_filter_ctx ctx, const struct filter_row *row, enum platf
 	return -EINVAL;
 }
 
-int confine_load_filter(enum platform_kind kind, struct confine_state *state)
+/* The compiled program. Set at start-up only, by one thread. */
+static struct {
+	struct sock_fprog prog; /* filter NULL: there is none */
+	enum platform_kind kind;
+} ready;
+
+/* libseccomp writes its programs to descriptors. */
+static int export_program(scmp_filter_ctx ctx, struct sock_fprog *ret)
+{
+	int fd = memfd_create("filter", MFD_CLOEXEC), err = fd < 0 ? -errno : 0;
+	off_t size = 0;
+
+	if (err == 0)
+		err = seccomp_export_bpf(ctx, fd);
+	if (err == 0) {
+		size = lseek(fd, 0, SEEK_END);
+		ret->len = (unsigned short)(size / (off_t)sizeof(*ret->filter));
+		ret->filter = malloc((size_t)size);
+		if (size <= 0 || !ret->filter || pread(fd, ret->filter, (size_t)size, 0) != size)
+			err = -ENOMEM;
+	}
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+int confine_prepare_filter(enum platform_kind kind)
 {
 	scmp_filter_ctx ctx = seccomp_init(ON_VIOLATION);
 	int ret = ctx ? 0 : -ENOMEM;
 
+	free(ready.prog.filter);
+	ready.prog.filter = NULL;
 	for (size_t i = 0; ret == 0 && i < ARRAY_SIZE(rows); i++)
 		ret = add_row(ctx, &rows[i], kind);
-	if (ret == 0)
-		ret = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_TSYNC, 1);
 	/* A balanced tree of comparisons instead of a list: the sentry calls often. */
 	if (ret == 0)
 		(void)seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (ret == 0)
-		ret = seccomp_load(ctx);
+		ret = export_program(ctx, &ready.prog);
 	seccomp_release(ctx);
-	if (ret == 0)
-		state->seccomp = true;
+	if (ret < 0) {
+		free(ready.prog.filter);
+		ready.prog.filter = NULL;
+	}
+	ready.kind = kind;
 	return ret;
+}
+
+int confine_load_filter(enum platform_kind kind, struct confine_state *state)
+{
+	long tid;
+	int ret = 0;
+
+	if (!ready.prog.filter || ready.kind != kind)
+		ret = confine_prepare_filter(kind);
+	if (ret < 0)
+		return ret;
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return -errno;
+	tid = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &ready.prog);
+	ret = tid < 0 ? -errno : tid > 0 ? -ECANCELED : 0; /* a thread that could not follow */
+	free(ready.prog.filter);
+	ready.prog.filter = NULL;
+	if (ret < 0)
+		return ret;
+	state->seccomp = true;
+	return 0;
 }

@@ -44,6 +44,8 @@ struct boot {
 	const struct cred *root_cred, *user_cred;
 	struct mount_ns *mounts;
 	struct host_tty *tty;
+	bool prepared;
+	int kernel_error; /* of make_kernel */
 };
 
 static int make_memory(struct boot *b)
@@ -60,13 +62,31 @@ static int make_memory(struct boot *b)
 	return 0;
 }
 
+static int make_kernel(struct boot *b);
+
+/* What needs nothing of the platform. */
+static void while_zygote_starts(void *arg)
+{
+	struct boot *b = arg;
+
+	if (b->prepared)
+		return;
+	b->prepared = true;
+	b->kernel_error = make_kernel(b);
+	/* If this fails, so does loading it. */
+	confine_prepare_filter(b->config->platform == PLATFORM_PTRACE ? PLATFORM_PTRACE
+								      : PLATFORM_SECCOMP);
+}
+
 static int start_platform(struct boot *b)
 {
 	struct platform_config pc = { .kind = b->config->platform,
 				      .spin = b->config->spin,
 				      .pairs = b->config->pairs,
 				      .patch = b->config->patch,
-				      .explain = explain };
+				      .explain = explain,
+				      .meanwhile = while_zygote_starts,
+				      .meanwhile_arg = b };
 	int err;
 
 	pc.files[pc.file_count++] = pgalloc_file(b->kernel.memory);
@@ -413,7 +433,7 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	confine_files(b);
 	report_layers(state);
 	if (make_memory(b) < 0 || safecopy_init() < 0 || start_platform(b) < 0 ||
-	    make_kernel(b) < 0 || confine(b) < 0 || start_threads(b) < 0)
+	    b->kernel_error < 0 || confine(b) < 0 || start_threads(b) < 0)
 		return EXIT_OURS;
 	code = start_guest(b);
 	if (code == 0)
@@ -421,8 +441,9 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	all_ended = kernel_kill_all(&b->kernel);
 	if (b->tty)
 		host_tty_stop(b->tty);
-	/* Threads that are on their way still use it; it ends with us all the same. */
-	if (all_ended)
+	/* Threads that are on their way still use it; it ends with us all the same, and at once
+	 * where we are the init of a PID namespace. */
+	if (all_ended && !state->pid_ns)
 		platform_free(b->kernel.platform);
 	return code;
 }
