@@ -22,6 +22,9 @@
 #define INTERRUPT_BUSY_NS 200000000ULL
 /* Moves to another CPU are at least so many windows apart. */
 #define MOVE_WINDOWS 16
+/* On a pair a stub spins for this part of a window: its owner may have made way for another one,
+ * whose stub then waits for this CPU. */
+#define PAIR_STUB_PART 8
 
 static u32 stub_cpu(struct platform_context *ctx)
 {
@@ -141,7 +144,7 @@ bool turn_run(struct platform_context *ctx, u32 resume)
 	pace->slept_tsc = 0;
 	if (pair_update(ctx, began)) {
 		spinning = true;
-		rounds = p->spin_limits.stub_rounds;
+		rounds = p->spin_limits.stub_rounds / PAIR_STUB_PART;
 	} else if (cpus_to_spare(p) && apart(ctx, began)) {
 		spinning = pace->guest_tsc < window;
 		if (pace->sentry_tsc < window)
