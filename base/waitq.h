@@ -55,6 +55,12 @@ void waitq_destroy(struct waitq *q);
 void waitq_add(struct waitq *q, struct waiter *w);
 /* Harmless when w is not queued. After it returns, fn is not running and never will. */
 void waitq_remove(struct waiter *w);
+/* Somebody waits, as far as the caller can know: for those whose lock waiters hold at their check.
+ */
+static inline bool waitq_active(struct waitq *q)
+{
+	return (u32)atomic_load_explicit(&q->state, memory_order_acquire) != 0;
+}
 /* EPOLLERR and EPOLLHUP reach every waiter whatever its mask. */
 void waitq_wake(struct waitq *q, u32 events);
 /* The same from within a callback of another queue, for epoll: the caller keeps the order acyclic.

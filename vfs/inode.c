@@ -52,6 +52,7 @@ struct timespec inode_now(struct inode *inode)
 	struct timespec now;
 	u64 floor, ns;
 
+	atomic_store_explicit(&inode->atime_until, 0, memory_order_relaxed);
 	if (!(atomic_load_explicit(&inode->iflags, memory_order_relaxed) & INODE_TIMES_SEEN))
 		return coarse_now();
 	atomic_fetch_and(&inode->iflags, ~INODE_TIMES_SEEN);
@@ -196,6 +197,9 @@ void inode_allow_write(struct inode *inode)
 	ASSERT(old < 0);
 }
 
+/* relatime: how old an access time may become. */
+#define ATIME_SECONDS (24 * 3600)
+
 static bool ts_before_or_equal(const struct timespec *a, const struct timespec *b)
 {
 	return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec <= b->tv_nsec);
@@ -205,11 +209,17 @@ void inode_accessed(struct inode *inode)
 {
 	struct timespec now = coarse_now();
 
+	if (now.tv_sec < atomic_load_explicit(&inode->atime_until, memory_order_relaxed))
+		return;
 	MUTEX_GUARD(&inode->attr_lock);
 	if (ts_before_or_equal(&inode->atime, &inode->mtime) ||
 	    ts_before_or_equal(&inode->atime, &inode->ctime) ||
-	    now.tv_sec - inode->atime.tv_sec >= 24 * 3600)
+	    now.tv_sec - inode->atime.tv_sec >= ATIME_SECONDS)
 		inode->atime = now;
+	else
+		atomic_store_explicit(&inode->atime_until,
+				      (u32)(inode->atime.tv_sec + ATIME_SECONDS),
+				      memory_order_relaxed);
 }
 
 int inode_getattr(struct inode *inode, struct kstat *ret)

@@ -153,6 +153,8 @@ struct inode {
 	_Atomic(void *) watches;	   /* sentry/fd: inotify watches */
 	_Atomic int write_count; /* > 0: open for write n times; < 0: denied (being executed) */
 	_Atomic u32 iflags;	 /* INODE_* */
+	_Atomic u32 atime_until; /* second up to which atime need not change; 0 after a change;
+				    attr_lock to write */
 };
 
 #define INODE_TIMES_SEEN 4U /* somebody looked since the times changed last (inode_now) */

@@ -343,7 +343,8 @@ s64 epoll_wait_events(struct task *t, struct file *epf, uaddr events, int max, u
 	}
 	n = collect_wait(t, ep, got, cap, deadline, &more);
 	ret = n > 0 ? hand_out(t, ep, got, n, events) : n;
-	if (more)
+	/* Who waits has looked under ep->lock, before collect did: it is counted by now. */
+	if (more && waitq_active(&ep->waitq))
 		waitq_wake(&ep->waitq, EPOLL_NEXT);
 	if (got != few)
 		free(got);

@@ -188,8 +188,10 @@ static int change_limit(struct task *t, struct thread_group *tg, u32 resource,
 		mutex_unlock(&tg->limit_lock);
 		return -EPERM;
 	}
-	if (new)
-		*limit = *new;
+	if (new) {
+		__atomic_store_n(&limit->rlim_cur, new->rlim_cur, __ATOMIC_RELAXED);
+		limit->rlim_max = new->rlim_max;
+	}
 	mutex_unlock(&tg->limit_lock);
 	/* Another's CPU limit takes effect with its next look at its timers, or at its exec. */
 	if (new &&resource == RLIMIT_CPU && tg == t->tg)

@@ -273,7 +273,7 @@ struct rlimit64 task_rlimit_both(struct task *t, int resource)
 
 u64 task_rlimit(struct task *t, int resource)
 {
-	return task_rlimit_both(t, resource).rlim_cur;
+	return __atomic_load_n(&t->tg->limits[resource].rlim_cur, __ATOMIC_RELAXED);
 }
 
 void task_mm_limits(struct task *t, struct mm_limits *ret)

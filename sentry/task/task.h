@@ -150,7 +150,7 @@ struct thread_group {
 	struct waitq signal_waitq; /* woken when a signal is queued: signalfd, sigtimedwait */
 
 	struct mutex limit_lock;	      /* RANK_LEAF */
-	struct rlimit64 limits[RLIM_NLIMITS]; /* limit_lock */
+	struct rlimit64 limits[RLIM_NLIMITS]; /* limit_lock; a soft one alone is read without */
 	struct group_timers *timers;	      /* created on first use; own lock */
 	/* usage of dead threads and reaped children; tasklist */
 	u64 dead_utime_ns, dead_stime_ns, child_utime_ns, child_stime_ns;
