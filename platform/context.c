@@ -166,6 +166,7 @@ static void enter_locked(struct platform_context *ctx)
 
 static void leave_locked(struct platform_context *ctx)
 {
+	ctx->as->gone_tsc += atomic_load_explicit(&ctx->clock.wall, memory_order_relaxed);
 	list_del(&ctx->node);
 	atomic_fetch_sub(&ctx->as->context_count, 1);
 }
@@ -327,7 +328,7 @@ static bool park_locked(struct platform_context *ctx)
 	ctx->deferred_count = 0;
 	ctx->shared->deferred = 0;
 	atomic_store(&ctx->interrupted, false);
-	atomic_store(&ctx->wall_tsc, 0);
+	ctx->clock = (struct context_clock){ 0 };
 	ctx->pace = (struct turn_pace){ 0 };
 	list_push_front(&as->parked, &ctx->node);
 	as->parked_count++;
@@ -336,21 +337,21 @@ static bool park_locked(struct platform_context *ctx)
 
 void platform_context_idle(struct platform_context *ctx, bool idle)
 {
+	u32 turn = TURN_SENTRY;
+
 	if (ctx->idle == idle)
 		return;
 	ctx->idle = idle;
-	if (idle) {
-		u32 turn = TURN_SENTRY;
-
-		/* A stub that waits for us may sleep too; one that spins does so at once. */
-		ctx->shared->spin = 0;
-		ctx->pace.slept_tsc = tsc_now();
-		atomic_compare_exchange_strong(&ctx->shared->word, &turn,
-					       TURN_SENTRY | TURN_STUB_SLEEPS);
-		atomic_fetch_sub_explicit(&ctx->platform->active, 1, memory_order_relaxed);
-	} else {
+	if (!idle) {
+		clock_resume(&ctx->clock);
 		atomic_fetch_add_explicit(&ctx->platform->active, 1, memory_order_relaxed);
+		return;
 	}
+	clock_pause(&ctx->clock, ctx->platform->spin_limits.window_tsc);
+	atomic_fetch_sub_explicit(&ctx->platform->active, 1, memory_order_relaxed);
+	/* A stub that waits for us may sleep too; one that spins does so at once. */
+	ctx->shared->spin = 0;
+	atomic_compare_exchange_strong(&ctx->shared->word, &turn, TURN_SENTRY | TURN_STUB_SLEEPS);
 }
 
 void platform_context_continue_at(struct platform_context *ctx, u64 shown, u64 rip)
@@ -395,6 +396,7 @@ void platform_context_free(struct platform_context *ctx)
 	if (!ctx)
 		return;
 	platform_context_idle(ctx, true);
+	pair_leave(ctx);
 	as = ctx->as;
 	if (current == ctx)
 		current = NULL;
@@ -490,21 +492,9 @@ static void sanitise(struct user_regs_struct *regs)
 	regs->orig_rax = (u64)-1; /* no restart logic of the host */
 }
 
-/* Only the owner adds to its own; all owners add to the address space's. */
-static void count_time(struct platform_context *ctx, u64 ticks)
-{
-	u64 wall = atomic_load_explicit(&ctx->wall_tsc, memory_order_relaxed);
-
-	atomic_store_explicit(&ctx->entered_tsc, 0, memory_order_relaxed);
-	atomic_store_explicit(&ctx->wall_tsc, wall + ticks, memory_order_relaxed);
-	atomic_fetch_add_explicit(&ctx->as->wall_tsc, ticks, memory_order_relaxed);
-}
-
 void platform_switch(struct platform_context *ctx, struct user_regs_struct *regs,
 		     struct platform_stop *ret_stop)
 {
-	u64 start;
-
 	memset(ret_stop, 0, sizeof(*ret_stop));
 	assert_no_locks();
 	current = ctx;
@@ -519,21 +509,16 @@ void platform_switch(struct platform_context *ctx, struct user_regs_struct *regs
 		stop_bad_state(ret_stop);
 		return;
 	}
-	atomic_store_explicit(&ctx->in_guest, true, memory_order_relaxed);
-	atomic_thread_fence(memory_order_seq_cst); /* pairs with platform_context_interrupt */
 	if (atomic_load_explicit(&ctx->interrupted, memory_order_relaxed)) {
 		atomic_store(&ctx->interrupted, false);
-		atomic_store(&ctx->in_guest, false);
 		ret_stop->reason = PLATFORM_STOP_INTERRUPTED;
 		return;
 	}
-	start = tsc_now();
-	atomic_store_explicit(&ctx->entered_tsc, start, memory_order_relaxed);
+	clock_enter(&ctx->clock, ctx->platform->spin_limits.window_tsc);
+	atomic_store_explicit(&ctx->in_guest, true, memory_order_relaxed);
+	/* Has a full barrier, looks for interrupts after it, and stops the clock. */
 	ctx->platform->ops->run(ctx, regs, ret_stop);
 	atomic_store_explicit(&ctx->in_guest, false, memory_order_release);
-	ret_stop->entered_tsc = start;
-	ret_stop->left_tsc = tsc_now();
-	count_time(ctx, ret_stop->left_tsc - start);
 	regs->cs = USER_CS;
 	regs->ss = USER_DS;
 	regs->ds = regs->es = regs->fs = regs->gs = 0;
@@ -543,6 +528,12 @@ void platform_switch(struct platform_context *ctx, struct user_regs_struct *regs
 		regs->orig_rax = (u64)-1;
 	if (ret_stop->reason == PLATFORM_STOP_INTERRUPTED)
 		atomic_store(&ctx->interrupted, false);
+}
+
+void platform_context_complete(struct platform_context *ctx, struct user_regs_struct *regs)
+{
+	if (ctx->platform->ops->complete)
+		ctx->platform->ops->complete(ctx, regs);
 }
 
 void platform_context_interrupt(struct platform_context *ctx)
@@ -569,7 +560,7 @@ int platform_set_xstate(struct platform_context *ctx, const void *buf, size_t si
 /* Time since ctx entered guest code, if it is there. */
 static u64 running_tsc(struct platform_context *ctx, u64 now)
 {
-	u64 entered = atomic_load_explicit(&ctx->entered_tsc, memory_order_relaxed);
+	u64 entered = atomic_load_explicit(&ctx->clock.since, memory_order_relaxed);
 
 	return entered && entered < now ? now - entered : 0;
 }
@@ -584,24 +575,31 @@ u64 platform_context_cpu_ns(struct platform_context *ctx)
 	struct platform_as *as = ctx->as;
 	u64 now = tsc_now();
 	u64 running = running_tsc(ctx, now);
-	u64 mine = atomic_load_explicit(&ctx->wall_tsc, memory_order_relaxed) + running;
-	u64 all = atomic_load_explicit(&as->wall_tsc, memory_order_relaxed);
+	u64 mine = atomic_load_explicit(&ctx->clock.wall, memory_order_relaxed) + running;
+	u64 all = mine;
 	u64 cpu = as_cpu_ns(as), former = as->former_cpu_ns;
 	struct platform_context *c;
 
-	/* The lock is held while the mapper works; without it the other contexts' last stops must
-	 * do. */
+	/* The lock is held while the mapper works; without it the sum of last time must do. */
 	if (mutex_trylock(&as->lock)) {
+		all = as->gone_tsc;
 		list_for_each (c, &as->contexts, node)
-			all += running_tsc(c, now);
+			all += atomic_load_explicit(&c->clock.wall, memory_order_relaxed) +
+			       running_tsc(c, now);
+		atomic_store_explicit(&as->wall_tsc, all, memory_order_relaxed);
 		mutex_unlock(&as->lock);
 	} else {
-		all += running;
+		all = MAX(all, atomic_load_explicit(&as->wall_tsc, memory_order_relaxed));
 	}
 	cpu = cpu > former ? tsc_from_ns(cpu - former) : 0; /* 0 too when it is dead */
 	if (cpu == 0 || cpu >= all)
 		return tsc_to_ns(mine);
 	return tsc_to_ns((u64)((unsigned __int128)cpu * mine / all));
+}
+
+u64 platform_context_served_tsc(const struct platform_context *ctx)
+{
+	return ctx->clock.served;
 }
 
 int platform_context_host_tid(struct platform_context *ctx)

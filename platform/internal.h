@@ -19,6 +19,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/refs.h"
+#include "platform/clock.h"
 #include "platform/platform.h"
 #include "platform/stub/abi.h"
 #include <pthread.h>
@@ -86,12 +87,15 @@ struct platform_ops {
 	void (*context_stop)(struct platform_context *ctx);
 	void (*run)(struct platform_context *ctx, struct user_regs_struct *regs,
 		    struct platform_stop *stop);
+	/* See platform_context_complete; NULL: nothing is ever missing. */
+	void (*complete)(struct platform_context *ctx, struct user_regs_struct *regs);
 	int (*get_xstate)(struct platform_context *ctx, void *buf, size_t size);
 	int (*set_xstate)(struct platform_context *ctx, const void *buf, size_t size);
 	/* The stub is dead: wake whoever waits for ctx. Any thread, as->lock held. */
 	void (*wake_dead)(struct platform_context *ctx);
 };
-void pairs_init(struct platform *p); /* without it there are none */
+void pairs_init(struct platform *p);	       /* without it there are none */
+void pair_leave(struct platform_context *ctx); /* owner thread */
 const struct platform_ops *ptrace_ops(void);
 const struct platform_ops *seccomp_ops(void);
 
@@ -114,10 +118,11 @@ struct platform {
 	bool patch;		 /* immutable: system call sites are patched */
 	struct patcher *patcher; /* immutable, NULL without patch */
 	struct spin_limits {
-		u64 window_tsc;	     /* the longest wait that is spun for */
-		u32 stub_rounds;     /* of the stub's loop in that time */
-	} spin_limits;		     /* immutable */
-	int cpus;		     /* immutable */
+		u64 window_tsc;	 /* the longest wait that is spun for */
+		u32 stub_rounds; /* of the stub's loop in that time */
+		u32 pause_tsc;	 /* of one round of either loop */
+	} spin_limits;		 /* immutable */
+	int cpus;		 /* immutable */
 	struct cpu_pairs pairs;
 	u64 guest_min;		     /* immutable */
 	struct platform_vdso vdso;   /* immutable */
@@ -184,7 +189,8 @@ struct platform_as {
 	u32 parked_count;
 	bool lost_thread;      /* one left that nobody remembers: not for reuse */
 	bool clean;	       /* nothing of a guest is mapped, by the mapper's word */
-	_Atomic u64 wall_tsc;  /* time in guest code, all contexts of the present guest */
+	_Atomic u64 wall_tsc;  /* time in guest code of all contexts: the last sum */
+	u64 gone_tsc;	       /* of contexts that are gone; protected by lock */
 	_Atomic bool own_gs;   /* the guest uses GS: no patched calls any more */
 	u64 former_cpu_ns;     /* immutable between reuses: CPU time of former guests */
 	struct list pool_node; /* protected by pool.lock */
@@ -239,16 +245,14 @@ int context_spare(struct platform_as *as);
 void contexts_retire_parked(struct platform_as *as);
 /* Waits until all threads but the mapper are gone, by the kernel's word. False: not in time. */
 bool context_all_gone(struct platform_as *as, u64 deadline_ns);
-/* How long each side had its turn lately, and what follows for spinning (turn.c). */
+/* The seccomp platform's: what follows from the clock for spinning (turn.c, pair.c). */
 struct turn_pace {
-	u64 guest_tsc, sentry_tsc; /* moving averages */
-	u64 stop_tsc;		   /* the last stop */
-	u64 moved_tsc;		   /* when the owner was last moved to another CPU */
-	u64 slept_tsc;		   /* when the owner began to sleep for its guest; 0: not since the stop */
-	u64 spun_tsc;		   /* by both sides, since the last sample */
-	u32 rounds;		   /* that the stub may have spun since the stop */
-	u32 pair;		   /* that the context is on, from 1; 0: none */
-	u32 stops;		   /* since the last sample of CPU time */
+	u64 guest_tsc;	   /* moving average: how long the guest has its turn */
+	u64 moved_tsc;	   /* when the owner was last moved to another CPU */
+	u64 spun_tsc;	   /* by both sides, since the last sample */
+	bool stub_spins;   /* while the owner has its turn */
+	u32 pair;	   /* that the context is on, from 1; 0: none */
+	u32 stops, recent; /* since the last sample of CPU time; since it was last thought of */
 	u64 sample_tsc, sample_cpu_ns;
 };
 
@@ -267,8 +271,7 @@ struct platform_context {
 	u64 stub_addr;		  /* immutable: the slot in the stub */
 	_Atomic bool interrupted; /* sticky until platform_switch sees it */
 	_Atomic bool in_guest;	  /* a signal reaches it */
-	_Atomic u64 wall_tsc;	  /* time in guest code, up to the last stop */
-	_Atomic u64 entered_tsc;  /* since when it is in guest code; 0: it is not */
+	struct context_clock clock;
 	/* owner thread only */
 	struct stub_deferred deferred[CTX_DEFERRED_MAX]; /* copies of what is in `shared` */
 	u32 deferred_count;
@@ -276,6 +279,7 @@ struct platform_context {
 	u32 uc;			/* seccomp: offset of the current ucontext, validated */
 	u32 home_uc, home_fp;	/* seccomp: where a frame is that the sentry makes itself */
 	bool in_call;		/* seccomp: stopped in a patched call, not in a frame */
+	bool complete;		/* in_call: all registers have been read */
 	bool saved;		/* in_call: the extended state is in the home frame */
 	bool idle;		/* not counted in platform->active */
 	u64 raw_rip, shown_rip; /* seccomp: in a trampoline at raw_rip, which the sentry sees as

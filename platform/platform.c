@@ -74,8 +74,8 @@ static void measure_spin(struct spin_limits *ret)
 		best = MIN(best, tsc_now() - began);
 	}
 	ret->window_tsc = tsc_from_ns(SPIN_WINDOW_NS);
-	ret->stub_rounds =
-		(u32)(ret->window_tsc * SPIN_PROBE_ROUNDS / MAX(best, (u64)SPIN_PROBE_ROUNDS));
+	ret->pause_tsc = (u32)MAX(best / SPIN_PROBE_ROUNDS, 1UL);
+	ret->stub_rounds = (u32)(ret->window_tsc / ret->pause_tsc);
 }
 
 static void config_write(struct platform *p)

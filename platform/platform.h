@@ -183,7 +183,6 @@ struct platform_stop {
 	bool access_write, access_exec; /* FAULT: from the page-fault error code */
 	bool trapped;			/* SYSCALL: from a site that is not patched */
 	bool syscall_is_compat;	   /* SYSCALL by int 0x80 or sysenter: the sentry answers -ENOSYS */
-	u64 entered_tsc, left_tsc; /* when guest code was entered and left; 0: it was not */
 };
 
 /*
@@ -196,6 +195,12 @@ struct platform_stop {
 void platform_switch(struct platform_context *ctx, struct user_regs_struct *regs,
 		     struct platform_stop *ret_stop);
 
+/*
+ * After a STOP_SYSCALL only rax, orig_rax, the six argument registers, eflags, fs_base and gs_base
+ * of regs are sure to be the guest's. Gets the others; before anybody reads or changes them. Owner
+ * thread.
+ */
+void platform_context_complete(struct platform_context *ctx, struct user_regs_struct *regs);
 /* Makes a running or next platform_switch return soon. Any thread; sticky until it takes effect. */
 void platform_context_interrupt(struct platform_context *ctx);
 
@@ -231,6 +236,8 @@ void platform_context_set_ids(struct platform_context *ctx, const struct platfor
 
 /* Host CPU time (ns) that this context's guest code has used; for times() and getrusage. */
 u64 platform_context_cpu_ns(struct platform_context *ctx);
+/* TSC ticks from this context's stops to its next switches. Owner thread only. */
+u64 platform_context_served_tsc(const struct platform_context *ctx);
 /* Host thread id and process id, for affinity, priority and the audit. */
 int platform_context_host_tid(struct platform_context *ctx);
 

@@ -72,6 +72,7 @@ bool pool_keep(struct platform_as *as)
 		return false;
 	as->former_cpu_ns = as_cpu_ns(as);
 	atomic_store(&as->wall_tsc, 0);
+	as->gone_tsc = 0;
 	atomic_store(&as->own_gs, false);
 	MUTEX_GUARD(&p->pool.lock);
 	if (p->pool.closed || p->pool.count >= POOL_MAX)

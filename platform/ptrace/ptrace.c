@@ -209,10 +209,17 @@ static void on_signal(struct platform_context *ctx, int sig, struct user_regs_st
 	stop->access_exec = stop->trapno == TRAP_PAGE_FAULT && stop->error_code & PF_EXEC;
 }
 
-static void ptrace_run(struct platform_context *ctx, struct user_regs_struct *regs,
-		       struct platform_stop *stop)
+static void run_until_stop(struct platform_context *ctx, struct user_regs_struct *regs,
+			   struct platform_stop *stop)
 {
 	int status, sig;
+
+	/* Who interrupts sets `interrupted` and then looks at in_guest. */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load_explicit(&ctx->interrupted, memory_order_relaxed)) {
+		stop->reason = PLATFORM_STOP_INTERRUPTED;
+		return;
+	}
 
 	if (host_ptrace_setregs(ctx->tid, regs) < 0 || !resume(ctx, PTRACE_SYSEMU, 0, &status) ||
 	    host_ptrace_getregs(ctx->tid, regs) < 0) {
@@ -232,6 +239,13 @@ static void ptrace_run(struct platform_context *ctx, struct user_regs_struct *re
 		stop->reason = PLATFORM_STOP_INTERRUPTED;
 	else
 		on_signal(ctx, sig, regs, stop);
+}
+
+static void ptrace_run(struct platform_context *ctx, struct user_regs_struct *regs,
+		       struct platform_stop *stop)
+{
+	run_until_stop(ctx, regs, stop);
+	clock_stop(&ctx->clock);
 }
 
 const struct platform_ops *ptrace_ops(void)

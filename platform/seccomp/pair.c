@@ -97,15 +97,25 @@ static void sample(struct platform_context *ctx, u64 now)
 	pace->sample_cpu_ns = used;
 }
 
-bool pair_update(struct platform_context *ctx, u64 now)
+/* Has enough happened for a sample? The clock is asked once in a while. */
+static bool sample_due(struct turn_pace *pace, u64 *ret_now)
+{
+	if (pace->sample_tsc && ++pace->recent < SAMPLE_STOPS)
+		return false;
+	*ret_now = tsc_now();
+	pace->stops += pace->recent;
+	pace->recent = 0;
+	return !pace->sample_tsc || *ret_now - pace->sample_tsc > tsc_from_ns(SAMPLE_NS);
+}
+
+bool pair_update(struct platform_context *ctx)
 {
 	struct turn_pace *pace = &ctx->pace;
-	struct platform *p = ctx->platform;
+	u64 now;
 
-	if (!p->pairs.count)
+	if (!ctx->platform->pairs.count)
 		return false;
-	if (pace->sample_tsc == 0 ||
-	    (++pace->stops >= SAMPLE_STOPS && now - pace->sample_tsc > tsc_from_ns(SAMPLE_NS))) {
+	if (sample_due(pace, &now)) {
 		pace->stops = MAX(pace->stops, 1u);
 		sample(ctx, now);
 	}

@@ -52,32 +52,42 @@ static void stop_dead(struct platform_context *ctx, struct platform_stop *stop, 
 	stop->reason = PLATFORM_STOP_DEAD;
 }
 
-/* The registers of the call that the context page holds. */
+/*
+ * The registers of the call that the context page holds: number and arguments.
+ * The rest is on another cache line, which costs as much again to get from the
+ * stub's CPU and is seldom needed: complete_call().
+ */
 static void read_call(struct platform_context *ctx, struct user_regs_struct *r,
 		      struct platform_stop *stop)
 {
-	struct stub_ctx c;
+	const struct stub_ctx *c = ctx->shared;
 
-	fetch(&c, ctx->shared, sizeof(c));
-	r->orig_rax = c.rax;
+	r->orig_rax = *(volatile u64 *)&c->rax;
+	r->rdi = *(volatile u64 *)&c->rdi;
+	r->rsi = *(volatile u64 *)&c->rsi;
+	r->rdx = *(volatile u64 *)&c->rdx;
+	r->r10 = *(volatile u64 *)&c->r10;
+	r->r8 = *(volatile u64 *)&c->r8;
+	r->r9 = *(volatile u64 *)&c->r9;
 	r->rax = (u64)-ENOSYS;
-	r->rdi = c.rdi;
-	r->rsi = c.rsi;
-	r->rdx = c.rdx;
-	r->r10 = c.r10;
-	r->r8 = c.r8;
-	r->r9 = c.r9;
-	r->rip = patch_show(ctx->platform->patcher, c.rip);
-	r->rsp = c.rsp;
-	r->rbx = c.rbx;
-	r->rbp = c.rbp;
-	r->r12 = c.r12;
-	r->r13 = c.r13;
-	r->r14 = c.r14;
-	r->r15 = c.r15;
-	r->rcx = r->rip;
-	r->r11 = r->eflags = EFLAGS_AFTER_CALL;
+	r->eflags = EFLAGS_AFTER_CALL;
 	stop->reason = PLATFORM_STOP_SYSCALL;
+}
+
+static void complete_call(struct platform_context *ctx, struct user_regs_struct *r)
+{
+	const struct stub_ctx *c = ctx->shared;
+
+	r->rip = patch_show(ctx->platform->patcher, *(volatile u64 *)&c->rip);
+	r->rsp = *(volatile u64 *)&c->rsp;
+	r->rbx = *(volatile u64 *)&c->rbx;
+	r->rbp = *(volatile u64 *)&c->rbp;
+	r->r12 = *(volatile u64 *)&c->r12;
+	r->r13 = *(volatile u64 *)&c->r13;
+	r->r14 = *(volatile u64 *)&c->r14;
+	r->r15 = *(volatile u64 *)&c->r15;
+	r->rcx = r->rip;
+	r->r11 = EFLAGS_AFTER_CALL;
 }
 
 static void regs_from_frame(struct platform_context *ctx, const struct frame_stop *f,
@@ -182,6 +192,7 @@ static void hide_own_code(struct platform_context *ctx, struct user_regs_struct 
 		/* In the vDSO, called from call_vdso: the sentry makes the call. */
 		stop->trapped = stop->syscall_is_compat = false;
 		read_call(ctx, regs, stop);
+		complete_call(ctx, regs);
 		return;
 	}
 	if (regs->rip >= stub->call_entry && regs->rip < stub->call_code_end) {
@@ -209,6 +220,7 @@ static void read_stop(struct platform_context *ctx, u32 resumed, struct user_reg
 		ctx->saved = false;
 		ctx->uc = ctx->home_uc;
 		read_call(ctx, regs, stop);
+		ctx->complete = false;
 		ctx->call_regs = *regs;
 		return;
 	case STOP_INTERRUPT:
@@ -235,11 +247,23 @@ static bool only_result(const struct platform_context *ctx, const struct user_re
 {
 	const struct user_regs_struct *c = &ctx->call_regs;
 
-	return r->rip == c->rip && r->rsp == c->rsp && r->rdi == c->rdi && r->rsi == c->rsi &&
-	       r->rdx == c->rdx && r->r10 == c->r10 && r->r8 == c->r8 && r->r9 == c->r9 &&
-	       r->rbx == c->rbx && r->rbp == c->rbp && r->r12 == c->r12 && r->r13 == c->r13 &&
-	       r->r14 == c->r14 && r->r15 == c->r15 && r->eflags == c->eflags &&
-	       r->fs_base == c->fs_base && r->gs_base == c->gs_base;
+	if (r->rdi != c->rdi || r->rsi != c->rsi || r->rdx != c->rdx || r->r10 != c->r10 ||
+	    r->r8 != c->r8 || r->r9 != c->r9 || r->eflags != c->eflags ||
+	    r->fs_base != c->fs_base || r->gs_base != c->gs_base)
+		return false;
+	/* Who has not asked for the rest has not changed it. */
+	return !ctx->complete ||
+	       (r->rip == c->rip && r->rsp == c->rsp && r->rbx == c->rbx && r->rbp == c->rbp &&
+		r->r12 == c->r12 && r->r13 == c->r13 && r->r14 == c->r14 && r->r15 == c->r15);
+}
+
+static void seccomp_complete(struct platform_context *ctx, struct user_regs_struct *regs)
+{
+	if (!ctx->in_call || ctx->complete)
+		return;
+	ctx->complete = true;
+	complete_call(ctx, regs);
+	complete_call(ctx, &ctx->call_regs);
 }
 
 /* Has the stub save the extended state of a call in the home frame. False: the stub is gone. */
@@ -283,12 +307,14 @@ static int seccomp_set_xstate(struct platform_context *ctx, const void *buf, siz
 }
 
 /* Through the frame: everything is loaded. False: the stub is gone. */
-static bool prepare_frame(struct platform_context *ctx, const struct user_regs_struct *regs)
+static bool prepare_frame(struct platform_context *ctx, struct user_regs_struct *regs)
 {
-	struct user_regs_struct r = *regs;
+	struct user_regs_struct r;
 
+	seccomp_complete(ctx, regs);
 	if (!save_xstate(ctx))
 		return false;
+	r = *regs;
 	ctx->in_call = false;
 	if (ctx->raw_rip && r.rip == ctx->shown_rip)
 		r.rip = ctx->raw_rip;
@@ -330,7 +356,6 @@ static void seccomp_context_stop(struct platform_context *ctx)
 {
 	u32 old = atomic_exchange(&ctx->shared->word, TURN_EXIT);
 
-	pair_leave(ctx);
 	if (old & TURN_STUB_SLEEPS)
 		host_futex_wake(&ctx->shared->word, 1, false);
 }
@@ -347,6 +372,7 @@ const struct platform_ops *seccomp_ops(void)
 		.context_start = seccomp_context_start,
 		.context_stop = seccomp_context_stop,
 		.run = seccomp_run,
+		.complete = seccomp_complete,
 		.get_xstate = seccomp_get_xstate,
 		.set_xstate = seccomp_set_xstate,
 		.wake_dead = seccomp_wake_dead,

@@ -49,8 +49,7 @@ bool turn_run(struct platform_context *ctx, u32 resume);
 /* ---- pairs of CPUs (pair.c); owner thread ---- */
 
 /* Before each turn of the stub. True: both sides are on a pair, where spinning is always right. */
-bool pair_update(struct platform_context *ctx, u64 now);
-void pair_leave(struct platform_context *ctx);
+bool pair_update(struct platform_context *ctx);
 /* The owner of a context on a pair sleeps: looks, less and less often, whether the stub computes,
  * and leaves the pair then. Returns when to look again (CLOCK_MONOTONIC, ns). */
 struct pair_watch {

@@ -37,36 +37,66 @@ static bool cpus_to_spare(struct platform *p)
 	return p->spin && atomic_load_explicit(&p->active, memory_order_relaxed) * 2 <= p->cpus;
 }
 
-static u64 average(u64 old, u64 sample, u64 cap)
+static void note_guest_turn(struct platform_context *ctx, u64 ticks)
 {
-	return (old * 3 + MIN(sample, cap)) / 4;
+	u64 window = ctx->platform->spin_limits.window_tsc;
+
+	ctx->pace.guest_tsc = (ctx->pace.guest_tsc * 3 + MIN(ticks, 4 * window)) / 4;
 }
 
 /* True when the stub is on another CPU, which is arranged if it is not. */
-static bool apart(struct platform_context *ctx, u64 now)
+static bool apart(struct platform_context *ctx)
 {
 	u32 cpu = stub_cpu(ctx);
-	u64 rest = ctx->platform->spin_limits.window_tsc * MOVE_WINDOWS;
+	u64 now;
 
 	if (cpu != (u32)host_current_cpu())
 		return true;
-	if (now - ctx->pace.moved_tsc < rest)
+	now = tsc_now();
+	if (now - ctx->pace.moved_tsc < ctx->platform->spin_limits.window_tsc * MOVE_WINDOWS)
 		return false;
 	ctx->pace.moved_tsc = now;
 	return host_leave_cpu(cpu) == 0;
 }
 
-/* True when the stub has handed over meanwhile. */
-static bool spin(struct platform_context *ctx, u64 until)
+/* Spins without a look at the clock for so many rounds, which is most of the time enough. */
+#define BLIND_ROUNDS 32
+
+static bool handed_over(struct platform_context *ctx)
 {
+	return (atomic_load_explicit(&ctx->shared->word, memory_order_acquire) & TURN_MASK) !=
+	       TURN_STUB;
+}
+
+/* True when the stub has handed over meanwhile; stops the clock. */
+static bool spin(struct platform_context *ctx)
+{
+	const struct spin_limits *limits = &ctx->platform->spin_limits;
+	u64 began, ran;
+
+	for (u32 rounds = 0; rounds < BLIND_ROUNDS; rounds++) {
+		if (handed_over(ctx)) {
+			ran = (u64)rounds * limits->pause_tsc;
+			clock_stop_after(&ctx->clock, ran);
+			note_guest_turn(ctx, ran);
+			ctx->pace.spun_tsc += ran;
+			return true;
+		}
+		__builtin_ia32_pause();
+	}
+	began = tsc_now();
 	do {
-		for (int i = 0; i < 16; i++) {
-			if ((atomic_load_explicit(&ctx->shared->word, memory_order_acquire) &
-			     TURN_MASK) != TURN_STUB)
+		for (int i = 0; i < 8; i++) {
+			if (handed_over(ctx)) {
+				ran = clock_stop(&ctx->clock);
+				note_guest_turn(ctx, ran);
+				ctx->pace.spun_tsc += ran;
 				return true;
+			}
 			__builtin_ia32_pause();
 		}
-	} while (tsc_now() < until);
+	} while (tsc_now() - began < 2 * limits->window_tsc);
+	ctx->pace.spun_tsc += 2 * limits->window_tsc;
 	return false;
 }
 
@@ -128,29 +158,35 @@ static bool wait_turn(struct platform_context *ctx)
 	}
 }
 
-bool turn_run(struct platform_context *ctx, u32 resume)
+/* Who spins in this turn; *ret_rounds: how long the stub may. */
+static bool decide(struct platform_context *ctx, u32 *ret_rounds)
 {
 	struct platform *p = ctx->platform;
 	struct turn_pace *pace = &ctx->pace;
-	u64 window = p->spin_limits.window_tsc, began = tsc_now();
-	bool spinning = false, there;
-	u32 old, rounds = 0;
+	u64 window = p->spin_limits.window_tsc;
+	bool spinning = false;
 
-	if (!pace->slept_tsc)
-		pace->sentry_tsc = average(pace->sentry_tsc, began - pace->stop_tsc, 4 * window);
-	if (pace->rounds)
-		pace->spun_tsc +=
-			MIN((pace->slept_tsc ? pace->slept_tsc : began) - pace->stop_tsc, window);
-	pace->slept_tsc = 0;
-	if (pair_update(ctx, began)) {
-		spinning = true;
-		rounds = p->spin_limits.stub_rounds / PAIR_STUB_PART;
-	} else if (cpus_to_spare(p) && apart(ctx, began)) {
+	if (pace->stub_spins)
+		pace->spun_tsc += MIN(ctx->clock.service, window);
+	pace->stub_spins = false;
+	if (pair_update(ctx)) {
+		spinning = pace->stub_spins = true;
+	} else if (cpus_to_spare(p) && apart(ctx)) {
 		spinning = pace->guest_tsc < window;
-		if (pace->sentry_tsc < window)
-			rounds = p->spin_limits.stub_rounds;
+		pace->stub_spins = ctx->clock.service < window;
 	}
-	pace->rounds = rounds;
+	*ret_rounds = !pace->stub_spins ? 0
+		      : pace->pair	? p->spin_limits.stub_rounds / PAIR_STUB_PART
+					: p->spin_limits.stub_rounds;
+	return spinning;
+}
+
+bool turn_run(struct platform_context *ctx, u32 resume)
+{
+	bool there, spinning;
+	u32 old, rounds;
+
+	spinning = decide(ctx, &rounds);
 	if (*(volatile u32 *)&ctx->shared->spin != rounds)
 		ctx->shared->spin = rounds;
 	if (ctx->deferred_count && resume != RESUME_SAVE)
@@ -159,16 +195,16 @@ bool turn_run(struct platform_context *ctx, u32 resume)
 	old = atomic_exchange(&ctx->shared->word, TURN_STUB);
 	if (old & TURN_STUB_SLEEPS)
 		host_futex_wake(&ctx->shared->word, 1, false);
+	/* Who interrupts sets `interrupted` and then looks at in_guest; we did it the other way
+	 * round, and the exchange is a barrier. */
+	if (resume != RESUME_SAVE && atomic_load_explicit(&ctx->interrupted, memory_order_relaxed))
+		host_tgkill(ctx->as->pid, ctx->tid, STUB_INTERRUPT_SIGNAL);
 	/* Death between the last stop and now: its word would be lost. */
 	if (atomic_load(&ctx->as->dead))
-		there = false;
-	else if (spinning && spin(ctx, began + 2 * window))
-		there = (atomic_load(&ctx->shared->word) & TURN_MASK) == TURN_SENTRY;
-	else
-		there = wait_turn(ctx);
-	pace->stop_tsc = tsc_now();
-	if (spinning)
-		pace->spun_tsc += MIN(pace->stop_tsc - began, 2 * window);
-	pace->guest_tsc = average(pace->guest_tsc, pace->stop_tsc - began, 4 * window);
+		return false;
+	if (spinning && spin(ctx))
+		return (atomic_load(&ctx->shared->word) & TURN_MASK) == TURN_SENTRY;
+	there = wait_turn(ctx);
+	note_guest_turn(ctx, clock_stop(&ctx->clock));
 	return there;
 }

@@ -287,6 +287,7 @@ bool signal_deliver(struct task *t)
 	siginfo_t info;
 	int sig;
 
+	task_complete_regs(t);
 	/* A call that succeeded leaves signals that only its temporary mask let in. */
 	if (t->restore_sigmask && !call_was_interrupted(t))
 		restore_mask(t);

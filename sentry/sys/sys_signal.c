@@ -89,6 +89,7 @@ s64 sys_rt_sigreturn(struct task *t, const u64 a[6])
 {
 	siginfo_t si;
 
+	task_complete_regs(t);
 	if (arch_pop_signal_frame(t) < 0) {
 		t->regs.orig_rax = (u64)-1;
 		siginfo_kernel(&si, SIGSEGV, SI_KERNEL);
@@ -295,6 +296,7 @@ s64 sys_sigaltstack(struct task *t, const u64 a[6])
 	stack_t new, old = t->altstack;
 	int r;
 
+	task_complete_regs(t);
 	if (!old.ss_size)
 		old.ss_flags = SS_DISABLE | (old.ss_flags & (int)SS_AUTODISARM);
 	else

@@ -6,8 +6,8 @@
  * signal first sets sig_pending and then wakes; the sleeper looks at
  * sig_pending after prepare, so no signal is lost either.
  *
- * A task in the guest is reached by platform_context_interrupt: in_guest and
- * sig_pending are a pair that each side writes first and reads second.
+ * A task in the guest is reached by platform_context_interrupt, which sticks:
+ * platform_switch looks after it has said that it is in the guest.
  */
 #include "base/host_sync.h"
 #include "base/host_thread.h"
@@ -36,8 +36,6 @@ void task_kick(struct task *t)
 	if (t == current_task)
 		return;
 	task_wake(t);
-	if (!atomic_load(&t->in_guest))
-		return;
 	mutex_lock(&t->lock); /* the owner frees its context only without it */
 	if (t->ctx)
 		platform_context_interrupt(t->ctx);
@@ -51,10 +49,10 @@ void task_block_prepare(struct task *t)
 
 int task_sleep(struct task *t, u64 deadline_ns)
 {
-	u64 began = tsc_now();
 	int r = 0;
 
 	assert_no_locks();
+	task_complete_regs(t); /* for /proc/PID/syscall */
 	if (t->ctx)
 		platform_context_idle(t->ctx, true);
 	while (atomic_load(&t->wake) == 0) {
@@ -63,7 +61,8 @@ int task_sleep(struct task *t, u64 deadline_ns)
 			break;
 		r = 0;
 	}
-	t->block_tsc += tsc_now() - began;
+	if (t->ctx)
+		platform_context_idle(t->ctx, false);
 	t->nvcsw++;
 	atomic_fetch_add_explicit(&t->kernel->context_switches, 1, memory_order_relaxed);
 	return r;

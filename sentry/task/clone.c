@@ -189,6 +189,7 @@ static void copy_sched(struct task *t, struct task *c)
 
 static void copy_plain(struct task *t, struct task *c, const struct clone_args_k *a)
 {
+	task_complete_regs(t);
 	c->regs = t->regs;
 	c->regs.rax = 0;
 	c->regs.orig_rax = (u64)-1;

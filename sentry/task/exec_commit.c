@@ -157,9 +157,11 @@ static int change_mm(struct task *t, struct mm *mm)
 	old_ctx = t->ctx;
 	old = t->mm;
 	t->prior_utime_ns += platform_context_cpu_ns(old_ctx);
+	t->served_tsc += platform_context_served_tsc(old_ctx);
 	t->ctx = ctx;
 	t->mm = mm;
 	mutex_unlock(&t->lock);
+	task_ids_changed(t);
 	platform_context_free(old_ctx);
 	mm_user_put(old);
 	put_behind(t, old);

@@ -191,12 +191,16 @@ static void send_pdeath(struct thread_group *child)
 /* Gives one child to its new parent. True when it is a zombie that nobody waits for. */
 static bool reparent(struct thread_group *child, struct thread_group *from, struct thread_group *to)
 {
+	struct task *t;
+
 	list_del(&child->sibling);
 	child->parent = to;
 	child->parent_task = to ? to->leader : NULL;
 	if (to)
 		list_push_back(&to->children, &child->sibling);
 	child->exit_signal = SIGCHLD;
+	list_for_each (t, &child->tasks, group_node)
+		task_ids_changed(t);
 	if (from->pgrp && child->pgrp && from->pgrp != child->pgrp)
 		pgrp_kill_if_orphaned_locked(child->pgrp, from->pgrp->session, NULL);
 	/* A tracer that is left is another group's, and gives the zombie to its parent when it has

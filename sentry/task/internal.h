@@ -111,6 +111,21 @@ void notify_parent_stop_locked(struct thread_group *tg, int cld);
 /* The death of tg. True when nobody will wait for it (reap now). tasklist. */
 bool notify_parent_exit_locked(struct thread_group *tg);
 
+/* Before t->regs is used for more than a call's number, arguments and result: gets the rest. */
+static inline void task_complete_regs(struct task *t)
+{
+	if (t->ctx)
+		platform_context_complete(t->ctx, &t->regs);
+}
+
+/*
+ * Patched calls for ids and clocks are answered in the guest (platform_ids). Whoever changes what
+ * they depend on (credentials, parent, seccomp, tracing) calls task_ids_changed afterwards, from any
+ * thread; the task's own thread publishes the new ones when it next enters guest code.
+ */
+void task_ids_changed(struct task *t);
+void task_ids_publish(struct task *t);
+
 /* ---- signal ---- */
 #define SIGNALS_STOP (sigbit(SIGSTOP) | sigbit(SIGTSTP) | sigbit(SIGTTIN) | sigbit(SIGTTOU))
 #define SIGNALS_IGNORED_BY_DEFAULT                                                                 \

@@ -35,6 +35,7 @@ int ptrace_link_locked(struct task *tracer, struct task *t, u32 options, bool se
 	__atomic_store_n(&t->ptrace, p, __ATOMIC_RELAXED);
 	t->stop_seen = t->tg->stop_gen - 1;
 	sighand_unlock(sh);
+	task_ids_changed(t);
 	return 0;
 }
 
@@ -50,6 +51,7 @@ void ptrace_unlink_locked(struct task *t)
 	__atomic_store_n(&t->ptrace, NULL, __ATOMIC_RELAXED);
 	task_kick(t); /* ends a stop, or joins a stop of the group */
 	sighand_unlock(sh);
+	atomic_store(&t->ids_stale, true);
 	free(p);
 }
 
@@ -189,6 +191,7 @@ static bool stop_locked(struct task *t, struct sighand **sh, int code, const sig
 	struct thread_group *tg = t->tg;
 	struct ptrace_state *p;
 
+	task_complete_regs(t);
 	sighand_unlock(*sh);
 	x.data = calloc(1, x.size);
 	if (x.data)

@@ -34,6 +34,8 @@ static void serve_syscall(struct task *t, const struct platform_stop *stop)
 
 	if (stop->trapped)
 		mm_text_trap(t->mm, r->rip, r->orig_rax);
+	if (task_traced(t))
+		task_complete_regs(t);
 	t->in_syscall = true;
 	t->syscall_nr = r->orig_rax;
 	if (stop->syscall_is_compat) {
@@ -122,47 +124,27 @@ static void serve_stop(struct task *t, const struct platform_stop *stop)
 	}
 }
 
-/*
- * What passed between two stays in the guest, but for sleep: processor time, as good as preemption
- * lets it be.
- */
-static void count_system_time(struct task *t, const struct platform_stop *stop)
-{
-	u64 sum = atomic_load_explicit(&t->sys_tsc, memory_order_relaxed);
-
-	if (!stop->entered_tsc)
-		return;
-	if (t->left_tsc)
-		atomic_store_explicit(&t->sys_tsc,
-				      sum + stop->entered_tsc - t->left_tsc - t->block_tsc,
-				      memory_order_relaxed);
-	t->left_tsc = stop->left_tsc;
-	t->block_tsc = 0;
-}
-
-/* One stay in the guest. False: a kick came first. */
-static bool run_guest(struct task *t, struct platform_stop *stop)
+/* One stay in the guest. A kick ends it at once. */
+static void run_guest(struct task *t, struct platform_stop *stop)
 {
 	bool step;
 
-	atomic_store(&t->in_guest, true);
-	if (atomic_load(&t->sig_pending)) {
-		atomic_store(&t->in_guest, false);
-		return false;
-	}
 	if (t->regs.gs_base && !platform_as_own_gs(mm_as(t->mm))) {
 		platform_as_set_own_gs(mm_as(t->mm));
 		mm_text_off(t->mm);
 	}
+	if (atomic_load_explicit(&t->ids_stale, memory_order_relaxed))
+		task_ids_publish(t);
 	step = task_traced(t) && ptrace_stepping(t);
 	if (step)
 		t->regs.eflags |= FLAG_TF;
 	platform_switch(t->ctx, &t->regs, stop);
-	atomic_store_explicit(&t->in_guest, false, memory_order_release);
-	count_system_time(t, stop);
+	/* Without the time asleep: processor time, as good as preemption lets it be. */
+	atomic_store_explicit(&t->sys_tsc,
+			      t->served_tsc + platform_context_served_tsc(t->ctx),
+			      memory_order_relaxed);
 	if (step)
 		t->regs.eflags &= ~FLAG_TF;
-	return true;
 }
 
 void task_run(struct task *t)
@@ -175,8 +157,8 @@ void task_run(struct task *t)
 				break;
 			continue;
 		}
-		if (run_guest(t, &stop))
-			serve_stop(t, &stop);
+		run_guest(t, &stop);
+		serve_stop(t, &stop);
 	}
 	task_finish(t);
 }

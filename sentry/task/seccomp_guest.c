@@ -307,9 +307,7 @@ static bool apply(struct task *t, u64 nr, u32 answer, s64 *ret)
 
 bool seccomp_check(struct task *t, u64 nr, const u64 a[6], s64 *ret)
 {
-	struct seccomp_data data = { .nr = (int)nr,
-				     .arch = AUDIT_ARCH_X86_64,
-				     .instruction_pointer = t->regs.rip };
+	struct seccomp_data data = { .nr = (int)nr, .arch = AUDIT_ARCH_X86_64 };
 	struct seccomp_filter *f;
 	bool log = false;
 	u32 answer;
@@ -321,6 +319,8 @@ bool seccomp_check(struct task *t, u64 nr, const u64 a[6], s64 *ret)
 		*ret = -ENOSYS;
 		return false;
 	}
+	task_complete_regs(t);
+	data.instruction_pointer = t->regs.rip;
 	for (int i = 0; i < 6; i++)
 		data.args[i] = a[i];
 	mutex_lock(&t->lock);
@@ -406,6 +406,7 @@ static void set_filter(struct task *t, struct seccomp_filter *f, bool nnp)
 	if (nnp)
 		t->no_new_privs = true;
 	atomic_store(&t->seccomp_mode, SECCOMP_MODE_FILTER);
+	task_ids_changed(t);
 	seccomp_filter_put(old);
 }
 
@@ -469,6 +470,7 @@ static s64 set_mode_strict(struct task *t)
 	if (mode && mode != SECCOMP_MODE_STRICT)
 		return -EINVAL;
 	atomic_store(&t->seccomp_mode, SECCOMP_MODE_STRICT);
+	task_ids_changed(t);
 	return 0;
 }
 

@@ -98,6 +98,7 @@ struct task *task_new(struct kernel *k, struct thread_group *tg)
 	mutex_init(&t->lock, RANK_TASK, "task");
 	sigqueue_init(&t->pending, &k->queued_signals);
 	atomic_store(&t->state, TASK_NEW);
+	atomic_store(&t->ids_stale, true);
 	t->syscall_nr = (u64)-1;
 	t->start_time_ns = clock_monotonic_ns();
 	return t;
@@ -175,6 +176,39 @@ void task_set_cred(struct task *t, const struct cred *cred)
 	t->cred = cred;
 	mutex_unlock(&t->lock);
 	cred_put(old);
+	task_ids_changed(t);
+}
+
+/* ---- what guest code reads without the sentry ---- */
+
+void task_ids_changed(struct task *t)
+{
+	atomic_store(&t->ids_stale, true);
+	MUTEX_GUARD(&t->lock);
+	if (t->ctx)
+		platform_context_set_ids(t->ctx, &(struct platform_ids){ 0 });
+}
+
+void task_ids_publish(struct task *t)
+{
+	struct platform_ids ids = { 0 };
+
+	atomic_store(&t->ids_stale, false);
+	MUTEX_GUARD(&t->kernel->tasklist_lock);
+	if (atomic_load(&t->seccomp_mode) || t->kernel->strace || task_traced(t))
+		return;
+	ids = (struct platform_ids){
+		.ids = true,
+		.clocks = true,
+		.pid = (u32)t->tg->tgid,
+		.tid = (u32)t->tid,
+		.ppid = (u32)(t->tg->parent ? t->tg->parent->tgid : PID_REAPER),
+		.uid = t->cred->uid,
+		.euid = t->cred->euid,
+		.gid = t->cred->gid,
+		.egid = t->cred->egid,
+	};
+	platform_context_set_ids(t->ctx, &ids);
 }
 
 struct mm *task_get_mm(struct task *t)

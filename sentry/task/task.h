@@ -223,7 +223,6 @@ struct task {
 
 	/* sleeping */
 	_Atomic(struct task *) futex_wake_next; /* futex wake lists: NULL when on none */
-	_Atomic bool in_guest;			/* a kick must interrupt the platform context */
 	bool exiting;				/* own: the run loop leaves */
 	_Atomic u32 wake;			/* futex word of task_block */
 
@@ -236,15 +235,15 @@ struct task {
 	u32 stop_seen;	     /* sighand: the group stop (tg->stop_gen) that a tracee has reported */
 	int pre_exec_tid;    /* own: number before exec made it the leader */
 	struct seccomp_filter *seccomp; /* lock; guest's own filters, sentry/task/seccomp_guest.h */
+	_Atomic bool ids_stale; /* task_ids_publish is due before guest code runs */
 	_Atomic u32 seccomp_mode;
 
 	/* accounting */
 	u64 start_time_ns;
-	_Atomic u64 sys_tsc; /* time outside guest code without sleep, in TSC ticks; read by
-				task_cpu_times */
-	u64 left_tsc;	     /* own: when it left guest code last; 0: it has not been there */
-	u64 block_tsc;	     /* own: asleep since then */
-	u64 prior_utime_ns;  /* lock: of contexts before an exec */
+	_Atomic u64
+		sys_tsc; /* time in handlers without sleep, in TSC ticks; read by task_cpu_times */
+	u64 served_tsc;	 /* own: platform_context_served_tsc of former contexts */
+	u64 prior_utime_ns;		    /* lock: of contexts before an exec */
 	u64 final_utime_ns, final_stime_ns; /* tasklist: once exited */
 	_Atomic u64 minflt, majflt;	    /* own writes; procfs reads */
 	_Atomic u64 nvcsw, nivcsw;

@@ -119,11 +119,6 @@ call_save:
 	mov %r14, %gs:CTX_R14
 	mov %r15, %gs:CTX_R15
 	movl $STOP_CALL, %gs:CTX_KIND
-	mov $CPUNODE_SELECTOR, %r11d
-	lsl %r11d, %r11d		/* cpu | node << 12, as in the vdso's getcpu */
-	cmp %r11d, %gs:CTX_CPU
-	je call_hand_over
-	mov %r11d, %gs:CTX_CPU
 call_hand_over:
 	mov %gs:CTX_SPIN, %ecx		/* before the sentry may change it */
 	mov $TURN_SENTRY, %r11d
@@ -162,6 +157,10 @@ call_handed:
 	mov $FUTEX_WAIT, %esi
 	xor %r10d, %r10d
 	syscall
+	/* Asleep it may have moved: cpu | node << 12, as in the vdso's getcpu. */
+	mov $CPUNODE_SELECTOR, %eax
+	lsl %eax, %eax
+	mov %eax, %gs:CTX_CPU
 	mov %gs:CTX_WORD, %eax
 	jmp 3b
 4:	mov %gs:CTX_RDI, %rdi
