@@ -39,6 +39,7 @@ enum lock_rank {
 	RANK_PIPE,	 /* pipes, eventfds and other simple fd kinds; ttys */
 	RANK_FD_TABLE,	 /* descriptor table */
 	RANK_TIMER,	 /* timer queue */
+	RANK_KEEPERS,	 /* who keeps freed memory; takes mm active locks by trylock */
 	RANK_PGALLOC,	 /* memory file extents */
 	RANK_PLATFORM,	 /* an address space's stub command channel */
 	RANK_PLATFORM_GLOBAL, /* zygote channel, stub table */

@@ -222,8 +222,8 @@ static void prefault_part(struct mm *child, struct vma *v, const struct pma *p,
 
 /*
  * What the parent has mapped, the child is likely to touch: it is mapped in one
- * hand-over instead of a fault each, which goes on while the parent does. Pages of files are asked for again, so that
- * a truncation under way is not missed. Both active locks held.
+ * hand-over instead of a fault each, which goes on while the parent does. Pages of files are asked
+ * for again, so that a truncation under way is not missed. Both active locks held.
  */
 static void prefault(struct mm *parent, struct mm *child)
 {

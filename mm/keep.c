@@ -212,3 +212,30 @@ void keep_drain(struct mm *mm)
 	stub_batch_end(&b);
 	keep_forget(mm, mm->min, mm->max);
 }
+
+static u64 give_back(struct pgalloc_keeper *k)
+{
+	struct mm *mm = container_of(k, struct mm, keeper);
+	u64 bytes;
+
+	if (!mutex_trylock(&mm->active_lock))
+		return 0;
+	bytes = mm->kept_bytes;
+	keep_drain(mm);
+	mutex_unlock(&mm->active_lock);
+	return bytes;
+}
+
+void keep_init(struct mm *mm)
+{
+	pma_set_init(&mm->kept);
+	mm->keeper.drain = give_back;
+	list_init(&mm->keeper.node);
+	pgalloc_keeper_add(mm->memory, &mm->keeper);
+}
+
+void keep_destroy(struct mm *mm)
+{
+	pgalloc_keeper_remove(mm->memory, &mm->keeper);
+	pma_set_destroy(&mm->kept);
+}

@@ -33,7 +33,6 @@ int mm_new(const struct mm_config *config, struct mm **ret)
 	if (!mm)
 		return -ENOMEM;
 	pma_set_init(&mm->pmas);
-	pma_set_init(&mm->kept);
 	err = pma_set_reserve(&mm->pmas, 2 * PMA_RESERVE);
 	if (err == 0)
 		err = platform_as_new(config->platform, &mm->as);
@@ -62,6 +61,7 @@ int mm_new(const struct mm_config *config, struct mm **ret)
 		.memlock = RLIM_INFINITY,
 	};
 	mm->dumpable = 1;
+	keep_init(mm);
 	*ret = mm;
 	return 0;
 }
@@ -100,7 +100,7 @@ void mm_put(struct mm *mm)
 	platform_as_put(mm->as);
 	ASSERT(!mm->write_pins);
 	pma_set_destroy(&mm->pmas);
-	pma_set_destroy(&mm->kept);
+	keep_destroy(mm);
 	rwlock_destroy(&mm->map_lock);
 	mutex_destroy(&mm->active_lock);
 	mutex_destroy(&mm->exe_lock);

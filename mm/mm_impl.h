@@ -67,6 +67,7 @@ struct mm {
 	struct pma_set pmas;
 	struct pma_set kept; /* see keep.c; disjoint from what is mapped of pmas */
 	u64 kept_bytes;
+	struct pgalloc_keeper keeper;  /* immutable but for its place in the list */
 	u64 anon_vma_end, anon_window; /* where memory was brought in last, and how much */
 	u32 keep_used;		    /* mappings over kept memory that were touched, in sequence */
 	u64 keep_next, keep_window; /* where a sequential user of kept memory goes on */
@@ -274,6 +275,9 @@ bool keep_take_all(struct mm *mm, u64 start, u64 end, struct pma *ret);
 void keep_forget(struct mm *mm, u64 start, u64 end);
 /* Unmaps and frees all of it. */
 void keep_drain(struct mm *mm);
+/* A new mm's, and its end: the memory file may ask it for what it keeps in between. No locks. */
+void keep_init(struct mm *mm);
+void keep_destroy(struct mm *mm);
 
 /* Faults in [start, end) as mlock and MAP_POPULATE do. Takes active_lock itself. 0, -EFAULT,
  * -ENOMEM. */

@@ -133,6 +133,8 @@ int pgalloc_new(int host_fd, bool disk_backed, int stub_slot, u64 limit, struct 
 	p->limit = limit;
 	mutex_init(&p->lock, RANK_PGALLOC, "pgalloc");
 	mutex_init(&p->chunk_lock, RANK_LEAF, "pgalloc chunks");
+	mutex_init(&p->keepers_lock, RANK_KEEPERS, "pgalloc keepers");
+	list_init(&p->keepers);
 	*ret = p;
 	return 0;
 }
@@ -162,6 +164,7 @@ void pgalloc_free(struct pgalloc *p)
 	extents_destroy(&p->extents);
 	mutex_destroy(&p->lock);
 	mutex_destroy(&p->chunk_lock);
+	mutex_destroy(&p->keepers_lock);
 	free(p);
 }
 
@@ -244,6 +247,34 @@ void pgalloc_set_reclaim(struct pgalloc *p, u64 (*reclaim)(void *arg, u64 bytes)
 	p->reclaim_arg = arg;
 }
 
+void pgalloc_keeper_add(struct pgalloc *p, struct pgalloc_keeper *k)
+{
+	mutex_lock(&p->keepers_lock);
+	list_push_back(&p->keepers, &k->node);
+	mutex_unlock(&p->keepers_lock);
+}
+
+void pgalloc_keeper_remove(struct pgalloc *p, struct pgalloc_keeper *k)
+{
+	mutex_lock(&p->keepers_lock);
+	list_del(&k->node);
+	mutex_unlock(&p->keepers_lock);
+}
+
+static u64 drain_keepers(struct pgalloc *p)
+{
+	struct pgalloc_keeper *k;
+	u64 bytes = 0;
+
+	if (!pgalloc_kept(p))
+		return 0;
+	mutex_lock(&p->keepers_lock);
+	list_for_each (k, &p->keepers, node)
+		bytes += k->drain(k);
+	mutex_unlock(&p->keepers_lock);
+	return bytes;
+}
+
 int pgalloc_allocate(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts,
 		     struct mem_range *ret)
 {
@@ -255,7 +286,8 @@ int pgalloc_allocate(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts
 		mutex_lock(&p->lock);
 		err = reserve(p, len, opts, &r);
 		mutex_unlock(&p->lock);
-	} while (err == -ENOMEM && p->reclaim && p->reclaim(p->reclaim_arg, len) > 0);
+	} while (err == -ENOMEM &&
+		 (drain_keepers(p) > 0 || (p->reclaim && p->reclaim(p->reclaim_arg, len) > 0)));
 	if (err < 0)
 		return err;
 	if (opts->mode == PGALLOC_POPULATE || opts->reader)

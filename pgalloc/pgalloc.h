@@ -18,6 +18,7 @@
 #ifndef MINISENTRY_PGALLOC_PGALLOC_H
 #define MINISENTRY_PGALLOC_PGALLOC_H
 
+#include "base/list.h"
 #include "base/memfile.h"
 
 struct pgalloc; /* embeds a struct memfile */
@@ -108,8 +109,15 @@ u32 pgalloc_refs(struct pgalloc *p, struct mem_range r, struct mem_range *ret_ru
 void pgalloc_usage(struct pgalloc *p, struct pgalloc_usage *ret);
 /*
  * Memory that its holder keeps only to use it again (mm/keep.c): it stays reserved, but counts as
- * free in pgalloc_usage.
+ * free in pgalloc_usage, and is asked back before an allocation fails.
  */
+struct pgalloc_keeper {
+	struct list node;
+	/* Gives back all it can; bytes. Under any lock of the allocating thread, so by trylock. */
+	u64 (*drain)(struct pgalloc_keeper *k);
+};
+void pgalloc_keeper_add(struct pgalloc *p, struct pgalloc_keeper *k);
+void pgalloc_keeper_remove(struct pgalloc *p, struct pgalloc_keeper *k);
 void pgalloc_account_kept(struct pgalloc *p, s64 bytes);
 u64 pgalloc_kept(struct pgalloc *p);
 u64 pgalloc_limit(const struct pgalloc *p);		/* as given to pgalloc_new */

@@ -27,7 +27,9 @@ struct pgalloc {
 	u64 file_size;		/* protected by lock */
 	u64 leaked; /* protected by lock: ranges that could not be emptied, never reused */
 
-	_Atomic u64 kept; /* bytes that are reserved and can be had back */
+	struct mutex keepers_lock; /* RANK_KEEPERS */
+	struct list keepers;	   /* protected by keepers_lock */
+	_Atomic u64 kept;	   /* bytes that are reserved and can be had back */
 
 	struct mutex chunk_lock;		    /* RANK_LEAF: makes a mapping once */
 	_Atomic(void *) chunks[PGALLOC_MAX_CHUNKS]; /* set once, never cleared before free */
