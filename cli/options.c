@@ -56,6 +56,7 @@ static const char help_text[] =
 	"  --spin auto|off         spin briefly before sleeping (default: auto)\n"
 	"  --pairs auto|off        give guests that call often a pair of processors\n"
 	"  --patch auto|off        rewrite system call sites so that they need no signal\n"
+	"  --reuse auto|off        keep processes and threads of the platform for later guests\n"
 	"                          (default: auto)\n"
 	"  --no-namespaces         do without host namespaces\n"
 	"\n"
@@ -88,6 +89,7 @@ enum option_id {
 	OPT_SPIN,
 	OPT_PAIRS,
 	OPT_PATCH,
+	OPT_REUSE,
 	OPT_PASS_FD,
 	OPT_CONFIG,
 	OPT_STRACE,
@@ -117,6 +119,7 @@ static const struct option options[] = {
 	{ "spin", required_argument, NULL, OPT_SPIN },
 	{ "pairs", required_argument, NULL, OPT_PAIRS },
 	{ "patch", required_argument, NULL, OPT_PATCH },
+	{ "reuse", required_argument, NULL, OPT_REUSE },
 	{ "pass-fd", required_argument, NULL, OPT_PASS_FD },
 	{ "config", required_argument, NULL, OPT_CONFIG },
 	{ "strace", optional_argument, NULL, OPT_STRACE },
@@ -335,6 +338,7 @@ static int apply_resource_option(struct gathered *g, int id, const char *v)
 	case OPT_SPIN: return auto_or_off("spin", v, &c->spin);
 	case OPT_PAIRS: return auto_or_off("pairs", v, &c->pairs);
 	case OPT_PATCH: return auto_or_off("patch", v, &c->patch);
+	case OPT_REUSE: return auto_or_off("reuse", v, &c->reuse);
 	case OPT_STRACE:
 		if (v && check_strace_names(v) < 0)
 			return -1;
@@ -506,6 +510,7 @@ int options_parse(int argc, char **argv, struct run_config *config)
 				       .spin = true,
 				       .pairs = true,
 				       .patch = true,
+				       .reuse = true,
 				       .log = LOG_WARN };
 	config->host_uid = geteuid();
 	config->host_gid = getegid();

@@ -321,8 +321,8 @@ static bool park_locked(struct platform_context *ctx)
 {
 	struct platform_as *as = ctx->as;
 
-	if (platform_contexts_bound(ctx->platform) || ctx->dead || atomic_load(&as->dead) ||
-	    as->parked_count >= PARKED_MAX)
+	if (!ctx->platform->reuse || platform_contexts_bound(ctx->platform) || ctx->dead ||
+	    atomic_load(&as->dead) || as->parked_count >= PARKED_MAX)
 		return false;
 	leave_locked(ctx);
 	ctx->deferred_count = 0;

@@ -142,6 +142,7 @@ static int platform_setup(enum platform_kind kind, const struct platform_config 
 	memcpy(&p->stub, stub_image_blob, sizeof(p->stub));
 	ASSERT(p->stub.magic == STUB_MAGIC);
 	mutex_init(&p->lock, RANK_PLATFORM_GLOBAL, "platform");
+	p->reuse = config->reuse;
 	pool_init(p);
 	list_init(&p->spaces);
 	err = xstate_probe(&p->xstate);

@@ -27,6 +27,7 @@ void pool_init(struct platform *p)
 {
 	mutex_init(&p->pool.lock, RANK_LEAF, "stub pool");
 	list_init(&p->pool.ready);
+	p->pool.closed = !p->reuse;
 }
 
 static bool room(struct stub_pool *pool)

@@ -84,6 +84,7 @@ static int start_platform(struct boot *b)
 				      .spin = b->config->spin,
 				      .pairs = b->config->pairs,
 				      .patch = b->config->patch,
+				      .reuse = b->config->reuse,
 				      .explain = explain,
 				      .meanwhile = while_zygote_starts,
 				      .meanwhile_arg = b };

@@ -43,6 +43,7 @@ struct run_config {
 	bool spin;
 	bool pairs;
 	bool patch;
+	bool reuse; /* of stubs and their threads */
 	int pass_fds[RUN_MAX_PASS_FDS]; /* host fd = guest fd */
 	int pass_fd_count;
 	bool strace;

@@ -405,7 +405,8 @@ static bool count_out(struct task *t)
 void task_thread_gone(struct kernel *k)
 {
 	atomic_fetch_sub(&k->pids->threads, 1);
-	host_futex_wake(&k->pids->threads, 1, true);
+	if (atomic_load(&k->shutting_down))
+		host_futex_wake(&k->pids->threads, 1, true);
 }
 
 void task_finish(struct task *t)
