@@ -34,6 +34,11 @@ void wake_release(void)
 	held.count = 0;
 }
 
+bool wake_is_held(void)
+{
+	return held.depth;
+}
+
 /* ---- queues ---- */
 
 void waitq_init(struct waitq *q)

@@ -87,5 +87,6 @@ void wake_word(_Atomic u32 *word);
 /* Holds wakes of this thread back until the matching wake_release; they nest. */
 void wake_hold(void);
 void wake_release(void);
+bool wake_is_held(void); /* nobody sleeps then */
 
 #endif

@@ -66,6 +66,7 @@ void sighand_reset_on_exec(struct sighand *s)
 
 struct sighand *sighand_lock(struct thread_group *tg)
 {
+	wake_hold(); /* whoever is woken takes the lock first of all */
 	for (;;) {
 		struct sighand *s = __atomic_load_n(&tg->sighand, __ATOMIC_ACQUIRE);
 
@@ -79,6 +80,7 @@ struct sighand *sighand_lock(struct thread_group *tg)
 void sighand_unlock(struct sighand *s)
 {
 	mutex_unlock(&s->lock);
+	wake_release();
 }
 
 void sigqueue_init(struct sigqueue_head *q, _Atomic u32 *total)

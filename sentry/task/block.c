@@ -53,6 +53,7 @@ int task_sleep(struct task *t, u64 deadline_ns)
 
 	assert_no_locks();
 	task_complete_regs(t); /* for /proc/PID/syscall */
+	ASSERT(!wake_is_held());
 	if (t->ctx)
 		platform_context_idle(t->ctx, true);
 	while (atomic_load(&t->wake) == 0) {
