@@ -21,6 +21,7 @@
 #define PF_WRITE 2
 #define PF_EXEC 16
 #define EFLAGS_AFTER_CALL 0x246 /* IF ZF PF, as good as any */
+#define EFLAGS_STATUS 0x8d5	/* OF SF ZF AF PF CF */
 /* Requests to save the extended state that other stops may interrupt. */
 #define SAVE_ATTEMPTS 64
 
@@ -221,7 +222,8 @@ static void read_stop(struct platform_context *ctx, u32 resumed, struct user_reg
 		ctx->uc = ctx->home_uc;
 		read_call(ctx, regs, stop);
 		ctx->complete = false;
-		ctx->call_regs = *regs;
+		ctx->call_fs = regs->fs_base;
+		ctx->call_gs = regs->gs_base;
 		return;
 	case STOP_INTERRUPT:
 		/* As the sentry left it. */
@@ -242,19 +244,23 @@ static void read_stop(struct platform_context *ctx, u32 resumed, struct user_reg
 
 /* ---- running ---- */
 
-/* Has the call changed no more than its result? */
+/*
+ * Has the call changed no more than its result? The context page says what the
+ * registers were; a guest that changes it meanwhile gets what it asks for.
+ */
 static bool only_result(const struct platform_context *ctx, const struct user_regs_struct *r)
 {
-	const struct user_regs_struct *c = &ctx->call_regs;
+	const struct stub_ctx *c = ctx->shared;
 
 	if (r->rdi != c->rdi || r->rsi != c->rsi || r->rdx != c->rdx || r->r10 != c->r10 ||
-	    r->r8 != c->r8 || r->r9 != c->r9 || r->eflags != c->eflags ||
-	    r->fs_base != c->fs_base || r->gs_base != c->gs_base)
+	    r->r8 != c->r8 || r->r9 != c->r9 || (r->eflags ^ EFLAGS_AFTER_CALL) & ~EFLAGS_STATUS ||
+	    r->fs_base != ctx->call_fs || r->gs_base != ctx->call_gs)
 		return false;
 	/* Who has not asked for the rest has not changed it. */
 	return !ctx->complete ||
-	       (r->rip == c->rip && r->rsp == c->rsp && r->rbx == c->rbx && r->rbp == c->rbp &&
-		r->r12 == c->r12 && r->r13 == c->r13 && r->r14 == c->r14 && r->r15 == c->r15);
+	       (r->rip == patch_show(ctx->platform->patcher, c->rip) && r->rsp == c->rsp &&
+		r->rbx == c->rbx && r->rbp == c->rbp && r->r12 == c->r12 && r->r13 == c->r13 &&
+		r->r14 == c->r14 && r->r15 == c->r15);
 }
 
 static void seccomp_complete(struct platform_context *ctx, struct user_regs_struct *regs)
@@ -263,7 +269,6 @@ static void seccomp_complete(struct platform_context *ctx, struct user_regs_stru
 		return;
 	ctx->complete = true;
 	complete_call(ctx, regs);
-	complete_call(ctx, &ctx->call_regs);
 }
 
 /* Has the stub save the extended state of a call in the home frame. False: the stub is gone. */

@@ -22,6 +22,8 @@
 #define INTERRUPT_BUSY_NS 200000000ULL
 /* Moves to another CPU are at least so many windows apart. */
 #define MOVE_WINDOWS 16
+/* Which CPU one is on is not free to ask: once known, it holds for so many turns without sleep. */
+#define APART_TURNS 32
 /* On a pair a stub spins for this part of a window: its owner may have made way for another one,
  * whose stub then waits for this CPU. */
 #define PAIR_STUB_PART 8
@@ -47,11 +49,18 @@ static void note_guest_turn(struct platform_context *ctx, u64 ticks)
 /* True when the stub is on another CPU, which is arranged if it is not. */
 static bool apart(struct platform_context *ctx)
 {
-	u32 cpu = stub_cpu(ctx);
+	u32 cpu;
 	u64 now;
 
-	if (cpu != (u32)host_current_cpu())
+	if (ctx->pace.apart_turns) {
+		ctx->pace.apart_turns--;
 		return true;
+	}
+	cpu = stub_cpu(ctx);
+	if (cpu != (u32)host_current_cpu()) {
+		ctx->pace.apart_turns = APART_TURNS;
+		return true;
+	}
 	now = tsc_now();
 	if (now - ctx->pace.moved_tsc < ctx->platform->spin_limits.window_tsc * MOVE_WINDOWS)
 		return false;
@@ -204,6 +213,7 @@ bool turn_run(struct platform_context *ctx, u32 resume)
 		return false;
 	if (spinning && spin(ctx))
 		return (atomic_load(&ctx->shared->word) & TURN_MASK) == TURN_SENTRY;
+	ctx->pace.apart_turns = 0;
 	there = wait_turn(ctx);
 	note_guest_turn(ctx, clock_stop(&ctx->clock));
 	return there;
