@@ -37,7 +37,7 @@
 #define MM_HOT_FORKS 16
 /* Trapping sites that are remembered, and how often one is tried. */
 #define MM_TEXT_SEEN 64
-#define MM_TEXT_TRIES 16
+#define MM_TEXT_TRIES 32
 #define MM_PROT_ALL (PROT_READ | PROT_WRITE | PROT_EXEC)
 
 struct mm {

@@ -12,8 +12,10 @@
 /* Larger images take part in nothing. */
 #define IMAGE_MAX (256UL << 20)
 #define BUCKETS 256
-/* Traps in a chunk's code before it is patched. */
-#define TRAPS_TO_PATCH 3
+/* Traps in a chunk's code, of all processes, before it is patched: it costs as much as many of
+ * them, and short programs make few calls. And of a site that is patched for one process alone. */
+#define TRAPS_TO_PATCH 24
+#define TRAPS_TO_PATCH_ALONE 8
 /* Memory for chunks; beyond, those that nobody maps are dropped. */
 #define CHUNKS_MAX 1024
 
@@ -500,8 +502,8 @@ static void trap_locked(struct mm *mm, u64 addr, u64 nr, u32 traps)
 		return;
 	}
 	/* A site that is not among the proved ones: for this address space alone. */
-	if (traps < TRAPS_TO_PATCH || !private_chunk(mm->text, &id, &part, mm->text_owner,
-						     vma_offset_at(v, addr), nr, mm->acct_id))
+	if (traps < TRAPS_TO_PATCH_ALONE || !private_chunk(mm->text, &id, &part, mm->text_owner,
+							   vma_offset_at(v, addr), nr, mm->acct_id))
 		return;
 	mm->text_private = true;
 	remap(mm, v, &part);
