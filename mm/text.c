@@ -460,7 +460,7 @@ static void remap(struct mm *mm, struct vma *v, const struct text_part *part)
 	struct translation tr;
 	struct pma *p, value;
 
-	while ((p = pma_set_seek(&mm->pmas, addr)) && p->start < end) {
+	while (addr < end && (p = pma_set_seek(&mm->pmas, addr)) && p->start < end) {
 		u64 from = MAX(p->start, addr), to = MIN(p->end, end);
 
 		addr = to;
