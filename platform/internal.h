@@ -251,7 +251,7 @@ struct turn_pace {
 	u64 guest_tsc;	   /* moving average: how long the guest has its turn */
 	u64 moved_tsc;	   /* when the owner was last moved to another CPU */
 	u64 spun_tsc;	   /* by both sides, since the last sample */
-	u32 apart_turns; /* that the two sides are taken to be on different CPUs */
+	u32 apart_turns;   /* that the two sides are taken to be on different CPUs */
 	bool stub_spins;   /* while the owner has its turn */
 	u32 pair;	   /* that the context is on, from 1; 0: none */
 	u32 stops, recent; /* since the last sample of CPU time; since it was last thought of */
@@ -281,12 +281,13 @@ struct platform_context {
 	u32 uc;			/* seccomp: offset of the current ucontext, validated */
 	u32 home_uc, home_fp;	/* seccomp: where a frame is that the sentry makes itself */
 	bool in_call;		/* seccomp: stopped in a patched call, not in a frame */
+	bool load;		/* in_call: the stub has been told to load all registers */
 	bool complete;		/* in_call: all registers have been read */
 	bool saved;		/* in_call: the extended state is in the home frame */
 	bool idle;		/* not counted in platform->active */
 	u64 raw_rip, shown_rip; /* seccomp: in a trampoline at raw_rip, which the sentry sees as
 				   shown_rip */
-	u64 call_fs, call_gs; /* in_call: as they were at the stop */
+	u64 call_fs, call_gs;	/* in_call: as they were at the stop */
 	struct turn_pace pace;
 	void *xbuf;	  /* XSTATE_BUF_SIZE, scratch for extended state */
 	size_t xbuf_size; /* ptrace: what the kernel's register set takes */

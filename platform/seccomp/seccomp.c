@@ -21,7 +21,8 @@
 #define PF_WRITE 2
 #define PF_EXEC 16
 #define EFLAGS_AFTER_CALL 0x246 /* IF ZF PF, as good as any */
-#define EFLAGS_STATUS 0x8d5	/* OF SF ZF AF PF CF */
+#define EFLAGS_TF 0x100
+#define EFLAGS_STATUS 0x8d5 /* OF SF ZF AF PF CF */
 /* Requests to save the extended state that other stops may interrupt. */
 #define SAVE_ATTEMPTS 64
 
@@ -221,13 +222,13 @@ static void read_stop(struct platform_context *ctx, u32 resumed, struct user_reg
 		ctx->saved = false;
 		ctx->uc = ctx->home_uc;
 		read_call(ctx, regs, stop);
-		ctx->complete = false;
+		ctx->complete = ctx->load = false;
 		ctx->call_fs = regs->fs_base;
 		ctx->call_gs = regs->gs_base;
 		return;
 	case STOP_INTERRUPT:
 		/* As the sentry left it. */
-		ctx->in_call = resumed == RESUME_CALL;
+		ctx->in_call = resumed != RESUME_FRAME;
 		stop->reason = PLATFORM_STOP_INTERRUPTED;
 		return;
 	case STOP_FRAME:
@@ -330,19 +331,59 @@ static bool prepare_frame(struct platform_context *ctx, struct user_regs_struct 
 	return true;
 }
 
+/* Through the context page: everything but a changed GS and the trap flag. */
+static u32 prepare_regs(struct platform_context *ctx, struct user_regs_struct *regs)
+{
+	struct stub_ctx *c = ctx->shared;
+
+	seccomp_complete(ctx, regs);
+	ctx->load = true;
+	c->rax = regs->rax;
+	c->rdi = regs->rdi;
+	c->rsi = regs->rsi;
+	c->rdx = regs->rdx;
+	c->r10 = regs->r10;
+	c->r8 = regs->r8;
+	c->r9 = regs->r9;
+	c->rip = regs->rip;
+	c->rsp = regs->rsp;
+	c->rbx = regs->rbx;
+	c->rbp = regs->rbp;
+	c->r12 = regs->r12;
+	c->r13 = regs->r13;
+	c->r14 = regs->r14;
+	c->r15 = regs->r15;
+	c->rcx = regs->rcx;
+	c->r11 = regs->r11;
+	c->eflags = regs->eflags;
+	c->fs = regs->fs_base;
+	c->xstate = ctx->home_fp;
+	return RESUME_REGS | (ctx->saved ? RESUME_XSTATE : 0);
+}
+
+/* How the stub shall go on. False: it is gone. */
+static bool prepare(struct platform_context *ctx, struct user_regs_struct *regs, u32 *ret_resume)
+{
+	if (ctx->in_call && !ctx->load && !ctx->saved && only_result(ctx, regs)) {
+		ctx->shared->rax = regs->rax;
+		*ret_resume = RESUME_CALL;
+	} else if (ctx->in_call && regs->gs_base == ctx->call_gs && !(regs->eflags & EFLAGS_TF)) {
+		*ret_resume = prepare_regs(ctx, regs);
+	} else {
+		*ret_resume = RESUME_FRAME;
+		return prepare_frame(ctx, regs);
+	}
+	return true;
+}
+
 static void seccomp_run(struct platform_context *ctx, struct user_regs_struct *regs,
 			struct platform_stop *stop)
 {
-	u32 resume = RESUME_CALL;
+	u32 resume;
 
-	if (ctx->in_call && !ctx->saved && only_result(ctx, regs)) {
-		ctx->shared->rax = regs->rax;
-	} else {
-		resume = RESUME_FRAME;
-		if (!prepare_frame(ctx, regs)) {
-			stop_dead(ctx, stop, NULL);
-			return;
-		}
+	if (!prepare(ctx, regs, &resume)) {
+		stop_dead(ctx, stop, NULL);
+		return;
 	}
 	if (!turn_run(ctx, resume)) {
 		stop_dead(ctx, stop, NULL);
@@ -353,7 +394,7 @@ static void seccomp_run(struct platform_context *ctx, struct user_regs_struct *r
 		return;
 	}
 	/* The guest has not gone on yet. */
-	ctx->in_call = resume == RESUME_CALL;
+	ctx->in_call = resume != RESUME_FRAME;
 	stop->reason = PLATFORM_STOP_INTERRUPTED;
 }
 

@@ -129,6 +129,9 @@
 #define CTX_SELF 0xa8	  /* u64, address of this page in the stub */
 #define CTX_INFO 0xb0	  /* u64, address of the thread's struct stub_info */
 #define CTX_DEFERRED 0xb8 /* u32: calls that wait in CTX_DEFERRED_OPS; the stub counts it down */
+#define CTX_RCX 0xc0	  /* for RESUME_REGS, with those above */
+#define CTX_R11 0xc8
+#define CTX_EFLAGS 0xd0
 #define CTX_DEFERRED_OPS 0x400
 #define CTX_DEFERRED_OP_SIZE 0x20
 #define CTX_DEFERRED_MAX 8
@@ -149,6 +152,8 @@
 
 #define RESUME_CALL 0	      /* return CTX_RAX from the call */
 #define RESUME_FRAME 1	      /* load everything from the frame at CTX_UC */
+#define RESUME_REGS 3 /* load the general registers, flags and FS from here */
+#define RESUME_XSTATE 0x200 /* before RESUME_REGS: load the extended state at CTX_XSTATE */
 #define RESUME_DEFERRED 0x100 /* before RESUME_CALL or RESUME_FRAME: make the deferred calls */
 #define RESUME_SAVE 2	      /* save the extended state, hand over again */
 
@@ -264,7 +269,8 @@ struct stub_ctx {
 	uint64_t fs, gs;
 	uint64_t xstate;
 	uint64_t self, info;
-	uint32_t deferred;
+	uint32_t deferred, pad;
+	uint64_t rcx, r11, eflags;
 };
 
 /* A call that a guest thread makes on its way back to guest code, at CTX_DEFERRED_OPS. */
@@ -310,6 +316,7 @@ _Static_assert(offsetof(struct stub_ctx, r15) == CTX_R15, "abi");
 _Static_assert(offsetof(struct stub_ctx, spin) == CTX_SPIN, "abi");
 _Static_assert(offsetof(struct stub_ctx, info) == CTX_INFO, "abi");
 _Static_assert(offsetof(struct stub_ctx, deferred) == CTX_DEFERRED, "abi");
+_Static_assert(offsetof(struct stub_ctx, eflags) == CTX_EFLAGS, "abi");
 _Static_assert(sizeof(struct stub_deferred) == CTX_DEFERRED_OP_SIZE, "abi");
 _Static_assert(offsetof(struct stub_config, vdso) == CONFIG_VDSO, "abi");
 _Static_assert(offsetof(struct stub_config, xfeatures) == CONFIG_XFEATURES, "abi");

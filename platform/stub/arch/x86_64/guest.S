@@ -181,6 +181,8 @@ call_return:
 	jnz 7f
 	cmp $RESUME_SAVE, %ecx
 	je 6f
+	cmp $RESUME_FRAME, %ecx
+	jne 10f
 	mov %gs:CTX_SELF, %r12
 	jmp frame_return
 6:	movabs $(STUB_CONFIG + CONFIG_XFEATURES), %rcx
@@ -209,6 +211,34 @@ call_return:
 	jmp 8b
 9:	andl $~RESUME_DEFERRED, %gs:CTX_KIND
 	jmp 4b
+	/* RESUME_REGS. There is no stack to jump from: the last register is loaded by the jump. */
+10:	test $RESUME_XSTATE, %ecx
+	jz 11f
+	movabs $(STUB_CONFIG + CONFIG_XFEATURES), %rcx
+	mov (%rcx), %eax
+	mov 4(%rcx), %edx
+	mov %gs:CTX_SELF, %r11
+	mov %gs:CTX_XSTATE, %rcx
+	xrstor64 (%r11, %rcx)
+11:	mov %gs:CTX_FS, %rax
+	wrfsbase %rax
+	mov %gs:CTX_SELF, %rsp
+	add $CTX_EFLAGS, %rsp
+	popf
+	mov %gs:CTX_RBX, %rbx
+	mov %gs:CTX_RBP, %rbp
+	mov %gs:CTX_R12, %r12
+	mov %gs:CTX_R13, %r13
+	mov %gs:CTX_R14, %r14
+	mov %gs:CTX_R15, %r15
+	mov %gs:CTX_RDI, %rdi
+	mov %gs:CTX_RSI, %rsi
+	mov %gs:CTX_RDX, %rdx
+	mov %gs:CTX_R11, %r11
+	mov %gs:CTX_RCX, %rcx
+	mov %gs:CTX_RAX, %rax
+	mov %gs:CTX_RSP, %rsp
+	jmp *%gs:CTX_RIP
 call_return_end:
 call_interrupted:
 	movl $0, %gs:CTX_PENDING
