@@ -104,23 +104,11 @@ static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end,
 	return 0;
 }
 
-/*
- * The first writes after a fork are likely to come after the next one too:
- * remembers where they were, so that fork copies these few pages at once and
- * spares both sides the fault.
- */
 static void note_hot(struct mm *mm, u64 page, u64 low, u64 high)
 {
 	u64 start = page & ~(COW_WINDOW_MIN - 1);
 
-	for (int i = 0; i < mm->hot_count; i++)
-		if (mm->hot[i].start <= page && page < mm->hot[i].end)
-			return;
-	if (mm->hot_count == MM_HOT)
-		return;
-	mm->hot[mm->hot_count].start = MAX(start, low);
-	mm->hot[mm->hot_count].end = MIN(start + COW_WINDOW_MIN, high);
-	mm->hot[mm->hot_count++].forks = 0;
+	hot_note(mm->hot_set, page, MAX(start, low), MIN(start + COW_WINDOW_MIN, high));
 }
 
 int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_now)

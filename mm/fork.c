@@ -69,7 +69,7 @@ static int copy_vmas(struct mm *parent, struct mm *child)
 /*
  * Some pages are not shared, the child gets its own copy at once: those that
  * the sentry may be writing for the parent right now (a read that another
- * thread waits in), and those that both sides are sure to write soon (cow.c)
+ * thread waits in), and those that both sides are sure to write soon (hot.h)
  * when nothing else runs in the parent.
  * Finds the first such part of [*start, *end) of p, in guest addresses.
  */
@@ -101,17 +101,13 @@ static bool find_unshared(const struct mm *parent, const struct pma *p, u64 *sta
 	return true;
 }
 
-/* Hot pieces come to the child too; those that have been for long are tried without. */
-static void age_hot(struct mm *parent, struct mm *child)
+/* Both active locks held. */
+static void take_hot(struct mm *parent, struct mm *child)
 {
-	int kept = 0;
-
-	for (int i = 0; i < parent->hot_count; i++)
-		if (++parent->hot[i].forks < MM_HOT_FORKS)
-			parent->hot[kept++] = parent->hot[i];
-	parent->hot_count = kept;
-	memcpy(child->hot, parent->hot, sizeof(child->hot));
-	child->hot_count = kept;
+	if (!parent->hot_set)
+		parent->hot_set = hot_new();
+	child->hot_set = hot_get(parent->hot_set);
+	parent->hot_count = hot_take(parent->hot_set, parent->hot);
 }
 
 static int give_copy(struct mm *child, const struct vma *v, struct pma *value)
@@ -148,7 +144,7 @@ static int share(struct mm *parent, struct mm *child, const struct vma *v, struc
 		return -ENOMEM;
 	start = MAX((*p)->start, v->start);
 	end = MIN((*p)->end, v->end);
-	if (parent->write_pins || (parent->hot_count && !(*p)->cow)) {
+	if (parent->write_pins || parent->hot_count) {
 		u64 from = start, to = end;
 
 		/* What is beside v must not become cow by the way: it may be pinned. */
@@ -210,14 +206,18 @@ static void prefault_part(struct mm *child, struct vma *v, const struct pma *p,
 	u64 start = MAX(p->start, v->start), end = MIN(p->end, v->end);
 	struct pma *c;
 
-	if (v->mappable && !p->owned && backing_resolve(child, v, start, false, false, &c) < 0)
-		return;
-	c = pma_set_find(&child->pmas, start);
-	if (!c || pma_set_reserve(&child->pmas, PMA_RESERVE) < 0)
-		return;
-	c = pma_set_isolate(&child->pmas, c, start, MIN(c->end, end));
-	stub_batch_map(b, v, c);
-	atomic_fetch_add_explicit(&child->minor_faults, 1, memory_order_relaxed);
+	/* What is one piece here may be several there: unpatched text beside patched. */
+	for (; start < end; start = c->end) {
+		if (v->mappable && !p->owned &&
+		    backing_resolve(child, v, start, false, false, &c) < 0)
+			return;
+		c = pma_set_find(&child->pmas, start);
+		if (!c || pma_set_reserve(&child->pmas, PMA_RESERVE) < 0)
+			return;
+		c = pma_set_isolate(&child->pmas, c, start, MIN(c->end, end));
+		stub_batch_map(b, v, c);
+		atomic_fetch_add_explicit(&child->minor_faults, 1, memory_order_relaxed);
+	}
 }
 
 /*
@@ -263,11 +263,10 @@ int mm_fork(struct mm *parent, struct mm **ret_child)
 	if (err == 0) {
 		mutex_lock(&parent->active_lock);
 		mutex_lock_nested(&child->active_lock);
+		take_hot(parent, child);
 		err = share_pmas(parent, child);
-		if (err == 0) {
-			age_hot(parent, child);
+		if (err == 0)
 			prefault(parent, child);
-		}
 		mutex_unlock(&child->active_lock);
 		/* Also after a failure: what is marked cow must not be writable. */
 		stub_protect_cow(parent);

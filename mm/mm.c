@@ -101,6 +101,7 @@ void mm_put(struct mm *mm)
 	ASSERT(!mm->write_pins);
 	pma_set_destroy(&mm->pmas);
 	keep_destroy(mm);
+	hot_put(mm->hot_set);
 	rwlock_destroy(&mm->map_lock);
 	mutex_destroy(&mm->active_lock);
 	mutex_destroy(&mm->exe_lock);

@@ -18,6 +18,7 @@
 
 #include "base/lock.h"
 #include "base/log.h"
+#include "mm/hot.h"
 #include "mm/mm.h"
 #include "mm/pma_set.h"
 #include "mm/text.h"
@@ -32,9 +33,6 @@
 #define MM_MAX_HOST_VMAS 60000
 /* Stretches of guest memory whose sentry address is remembered; a power of two. */
 #define MM_SPANS 8
-/* Pieces of memory that fork copies at once; for how many forks one counts as such. */
-#define MM_HOT 8
-#define MM_HOT_FORKS 16
 /* Trapping sites that are remembered, and how often one is tried. */
 #define MM_TEXT_SEEN 64
 #define MM_TEXT_TRIES 32
@@ -74,10 +72,8 @@ struct mm {
 	struct mm_write_pin *write_pins;
 	u64 cow_next, cow_window; /* where a sequential writer would break COW next; its window */
 	u32 cow_run;		  /* breaks in sequence so far */
-	struct {
-		u64 start, end;
-		u32 forks; /* since it was noted */
-	} hot[MM_HOT]; /* what is written soon after each fork (stack, allocator, thread data) */
+	struct hot_set *hot_set;  /* a reference; NULL before the first fork */
+	struct hot_piece hot[HOT_MAX]; /* of the fork under way */
 	int hot_count;
 	u64 spurious_addr; /* last fault that found its page mapped, and how often */
 	u32 spurious_count;

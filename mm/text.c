@@ -254,10 +254,41 @@ static bool matches(const struct chunk *c, const u8 *copy, const u8 *file, u64 f
 	return at >= to || memcmp(copy + at, file + (at - from), to - at) == 0;
 }
 
+static bool patched_locked(struct text *t, const struct file_id *id, u64 base, u64 bias, u64 owner)
+{
+	struct chunk *c = owner ? find_locked(t, id, base, bias, owner) : NULL;
+
+	if (!c || !c->patched)
+		c = find_locked(t, id, base, bias, 0);
+	return c && c->patched;
+}
+
+/* Cuts *tr, around the chunk at base, to what has no patched chunks: those come by themselves. */
+static void leave_patched_locked(struct text *t, const struct file_id *id, u64 bias, u64 owner,
+				 u64 base, struct translation *tr)
+{
+	u64 start = base, end = base + TEXT_CHUNK, to = tr->offset + mem_range_len(tr->range);
+	struct mem_range all = tr->range;
+
+	while (start > tr->offset && !patched_locked(t, id, start - TEXT_CHUNK, bias, owner))
+		start -= TEXT_CHUNK;
+	while (end < to && !patched_locked(t, id, end, bias, owner))
+		end += TEXT_CHUNK;
+	if (end < to) {
+		tr->range.end -= to - end;
+		memfile_put(tr->file, (struct mem_range){ tr->range.end, all.end });
+	}
+	if (start > tr->offset) {
+		tr->range.start += start - tr->offset;
+		tr->offset = start;
+		memfile_put(tr->file, (struct mem_range){ all.start, tr->range.start });
+	}
+}
+
 /*
  * Replaces *tr by the chunk's memory if there is a chunk for it, cut to the
- * chunk around file offset `page`. True when it did. owner: that may be mapped
- * beside the shared ones.
+ * chunk around file offset `page`. True when it did. Else *tr is cut to what has none. owner: that
+ * may be mapped beside the shared ones.
  */
 static bool use_chunk(struct text *t, struct mappable *m, u64 bias, u64 owner, u64 page,
 		      struct translation *tr)
@@ -275,8 +306,10 @@ static bool use_chunk(struct text *t, struct mappable *m, u64 bias, u64 owner, u
 		c = find_locked(t, &id, base, bias, owner);
 	if (!c || !c->patched)
 		c = find_locked(t, &id, base, bias, 0);
-	if (!c || !c->patched)
+	if (!c || !c->patched) {
+		leave_patched_locked(t, &id, bias, owner, base, tr);
 		return false;
+	}
 	file = tr->file->ops->map(tr->file, tr->range.start + (from - tr->offset), &run);
 	if (!file || run < to - from)
 		return false;

@@ -47,7 +47,7 @@ u64 text_place(struct text *t, struct mappable *m, u64 len);
 void text_mm_init(struct mm *mm, struct text *t);
 void text_mm_gone(struct mm *mm); /* without locks */
 /* After the mappable's answer: replaces it by patched text, cut to the chunk around file offset
- * `page`. True when it did. */
+ * `page`. True when it did; else cut to what has no patched text. */
 bool text_translate(struct mm *mm, const struct vma *v, u64 page, struct translation *tr);
 /* Puts the file's own page in the place of a patched one. 0, -EFAULT, -ENOMEM. */
 int text_restore(struct mm *mm, struct vma *v, u64 page);

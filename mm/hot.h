@@ -1,0 +1,37 @@
+/*
+ * mm/hot.h: what is written soon after each fork (stack, allocator, thread and library data).
+ *
+ * The first writes after a fork are likely to come after the next one too, on the side that made
+ * them, so fork copies these pieces at once and spares both sides the fault. Address spaces that
+ * descend from each other by fork share one set: mostly it is the short-lived child that writes,
+ * and its sibling that gains.
+ *
+ *	fork:	hot_take() before sharing, the child takes a reference
+ *	fault:	hot_note() when a shared page is written
+ */
+#ifndef MINISENTRY_MM_HOT_H
+#define MINISENTRY_MM_HOT_H
+
+#include "base/types.h"
+
+#define HOT_MAX 24
+
+struct hot_piece {
+	u64 start, end;
+	u32 forks; /* since it was noted */
+};
+
+struct hot_set;
+
+/* One reference, or NULL without memory. */
+struct hot_set *hot_new(void);
+struct hot_set *hot_get(struct hot_set *h);
+void hot_put(struct hot_set *h);
+
+/* [start, end) around page was copied on a write. NULL: nothing. */
+void hot_note(struct hot_set *h, u64 page, u64 start, u64 end);
+
+/* The pieces for a fork, which counts. Those that have been for long are tried without then. */
+int hot_take(struct hot_set *h, struct hot_piece ret[HOT_MAX]);
+
+#endif
