@@ -32,6 +32,9 @@ static int protect_part(struct mm_op *op, struct vma *v, u64 start, u64 end, u8 
 		return err;
 	v = vma_set_find(&mm->vmas, start);
 	vma_change(mm, v, prot, v->flags);
+	/* Who is about to change code looks at it before. */
+	if ((prot & PROT_WRITE) && v->mappable)
+		text_drop(mm, start, end);
 	*ret = vma_merge(op, v);
 	return 0;
 }

@@ -612,16 +612,24 @@ int text_restore(struct mm *mm, struct vma *v, u64 page)
 	return err;
 }
 
+void text_drop(struct mm *mm, u64 start, u64 end)
+{
+	struct pma *p;
+
+	mutex_assert_held(&mm->active_lock);
+	while (start < end && (p = pma_set_seek(&mm->pmas, start)) && p->start < end) {
+		u64 from = MAX(p->start, start), to = MIN(p->end, end);
+
+		if (p->text)
+			backing_drop(mm, from, to, false);
+		start = to;
+	}
+}
+
 void mm_text_off(struct mm *mm)
 {
-	struct pma *p, *next;
-
 	MUTEX_GUARD(&mm->active_lock);
-	for (p = pma_set_first(&mm->pmas); p; p = next) {
-		next = pma_next(p);
-		if (p->text && backing_drop(mm, p->start, p->end, false) == 0)
-			next = pma_set_first(&mm->pmas);
-	}
+	text_drop(mm, 0, UINT64_MAX);
 }
 
 void text_mm_init(struct mm *mm, struct text *t)

@@ -51,6 +51,8 @@ void text_mm_gone(struct mm *mm); /* without locks */
 bool text_translate(struct mm *mm, const struct vma *v, u64 page, struct translation *tr);
 /* Puts the file's own page in the place of a patched one. 0, -EFAULT, -ENOMEM. */
 int text_restore(struct mm *mm, struct vma *v, u64 page);
+/* Patched text in [start, end) makes way for the file's own, by the next fault. */
+void text_drop(struct mm *mm, u64 start, u64 end);
 
 /* ---- between text.c and text_scan.c ---- */
 

@@ -192,7 +192,7 @@ struct platform_as {
 	bool clean;	       /* nothing of a guest is mapped, by the mapper's word */
 	_Atomic u64 wall_tsc;  /* time in guest code of all contexts: the last sum */
 	u64 gone_tsc;	       /* of contexts that are gone; protected by lock */
-	_Atomic bool own_gs;   /* the guest uses GS: no patched calls any more */
+	_Atomic bool own_gs;   /* the guest uses GS, or is stepped: no patched calls any more */
 	u64 former_cpu_ns;     /* immutable between reuses: CPU time of former guests */
 	struct list pool_node; /* protected by pool.lock */
 	_Atomic u32 context_count;

@@ -183,7 +183,7 @@ struct platform_stop {
 	u64 trapno, error_code, cr2;
 	bool access_write, access_exec; /* FAULT: from the page-fault error code */
 	bool trapped;			/* SYSCALL: from a site that is not patched */
-	bool syscall_is_compat;	   /* SYSCALL by int 0x80 or sysenter: the sentry answers -ENOSYS */
+	bool syscall_is_compat; /* SYSCALL by int 0x80 or sysenter: the sentry answers -ENOSYS */
 };
 
 /*
@@ -224,7 +224,8 @@ void platform_init_xstate(void *buf, size_t size);
 void platform_context_idle(struct platform_context *ctx, bool idle);
 /* Where the guest goes on although regs->rip of the last stop says `shown`: see patch.h. */
 void platform_context_continue_at(struct platform_context *ctx, u64 shown, u64 rip);
-/* True for good once the guest has set GS: its code must not be patched any more. */
+/* True for good once the guest has set GS or is stepped through: its code must not be patched any
+ * more. */
 bool platform_as_own_gs(struct platform_as *as);
 void platform_as_set_own_gs(struct platform_as *as);
 

@@ -322,7 +322,7 @@ static bool prepare_frame(struct platform_context *ctx, struct user_regs_struct 
 		return false;
 	r = *regs;
 	ctx->in_call = false;
-	if (ctx->raw_rip && r.rip == ctx->shown_rip)
+	if (ctx->raw_rip && r.rip == ctx->shown_rip && !platform_as_own_gs(ctx->as))
 		r.rip = ctx->raw_rip;
 	ctx->raw_rip = 0;
 	if (ctx->platform->patch && !r.gs_base && !platform_as_own_gs(ctx->as))

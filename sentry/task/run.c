@@ -129,13 +129,14 @@ static void run_guest(struct task *t, struct platform_stop *stop)
 {
 	bool step;
 
-	if (t->regs.gs_base && !platform_as_own_gs(mm_as(t->mm))) {
-		platform_as_set_own_gs(mm_as(t->mm));
-		mm_text_off(t->mm);
-	}
 	if (atomic_load_explicit(&t->ids_stale, memory_order_relaxed))
 		task_ids_publish(t);
 	step = task_traced(t) && ptrace_stepping(t);
+	/* Patched calls need GS, and who steps shall see the program's own instructions. */
+	if ((t->regs.gs_base || step) && !platform_as_own_gs(mm_as(t->mm))) {
+		platform_as_set_own_gs(mm_as(t->mm));
+		mm_text_off(t->mm);
+	}
 	if (step)
 		t->regs.eflags |= FLAG_TF;
 	platform_switch(t->ctx, &t->regs, stop);
