@@ -21,7 +21,10 @@ CONF_WARN := -Wno-unknown-warning-option -Wno-unused-but-set-variable -Wno-strin
 CONF_BINS := $(addprefix $(BUILD)/test/conformance/,$(CONF))
 $(BUILD)/test/conformance/%: test/conformance/%.c test/conformance/lib/conf.c test/conformance/conf.h
 	@mkdir -p $(@D)
-	$(CC) -std=gnu17 -O1 -g $(WARN) $(CONF_WARN) -I. -Itest/conformance -o $@ $< test/conformance/lib/conf.c -lpthread -lrt -lutil
+	$(CC) -std=gnu17 -O1 -g $(WARN) $(CONF_WARN) -I. -Itest/conformance -o $@ $< test/conformance/lib/conf.c $(CONF_LINK) -lpthread -lrt -lutil
+$(BUILD)/test/conformance/patch: CONF_LINK = -static-pie
+$(BUILD)/test/conformance/patch_low: CONF_LINK = -static -no-pie -Wl,--eh-frame-hdr
+$(BUILD)/test/conformance/patch_low: test/conformance/patch.c
 conformance-programs: $(CONF_BINS)
 test-programs: conformance-programs hostile-programs $(addprefix $(BUILD)/test/unit/,$(UNIT))
 .PHONY: conformance-programs test-programs
@@ -60,3 +63,10 @@ fuzz: fuzz-hostile $(FUZZ)
 		$(BUILD)/minisentry run --platform=$$p --ro $(abspath $(BUILD)):/fuzz --chdir /tmp -- \
 			/fuzz/test/fuzz/$$(basename $$f) $$(date +%s) 20000 || exit 1; done; done
 .PHONY: fuzz
+
+# Threads that make patched calls while others signal, fork, execute and kill, for STRESS_SECONDS.
+STRESS_SECONDS ?= 600
+stress: $(BUILD)/minisentry $(BUILD)/test/conformance/stress
+	cd $(BUILD) && ./minisentry run --platform=seccomp --env MINISENTRY_CONF=1 --env STRESS_SECONDS=$(STRESS_SECONDS) \
+		--env CONF_TIMEOUT=$$(($(STRESS_SECONDS) + 60)) -- test/conformance/stress calls_under_fire
+.PHONY: stress

@@ -1,0 +1,2 @@
+/* As patch, linked for fixed addresses. */
+#include "patch.c"
