@@ -252,14 +252,41 @@ int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end, str
 	return pgalloc_allocate(mm->memory, end - start, &opts, ret);
 }
 
-void backing_reuse(struct mm *mm, const struct vma *v, u64 start, u64 end)
+/* A loader's own memory, .bss and thread data are a few small mappings, written at once. */
+#define EARLY_MAPPINGS 12
+#define EARLY_MAX (64UL << 10)
+
+static void back_early(struct mm *mm, struct vma *v, u64 start, u64 end)
+{
+	struct pma value = { .start = start, .end = end, .file = mm->memfile, .owned = true };
+	struct stub_batch b;
+	struct mem_range r;
+
+	if (mm->early_mappings >= EARLY_MAPPINGS || end - start > EARLY_MAX ||
+	    v->flags & (VMA_SHARED | VMA_GROWSDOWN | VMA_LOCKED))
+		return;
+	mm->early_mappings++;
+	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0 ||
+	    backing_allocate(mm, v, start, end, &r) < 0)
+		return;
+	value.offset = r.start;
+	stub_batch_begin(mm, &b);
+	stub_batch_map(&b, v, pma_set_add(&mm->pmas, &value));
+	stub_batch_end(&b);
+}
+
+void backing_ahead(struct mm *mm, struct vma *v, u64 start, u64 end)
 {
 	struct pma value, *p;
 
 	mutex_assert_held(&mm->active_lock);
 	if (v->mappable || !(v->prot & PROT_WRITE) || !platform_as_alone(mm->as) ||
-	    pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0 || !keep_take_all(mm, start, end, &value))
+	    pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
 		return;
+	if (!keep_take_all(mm, start, end, &value)) {
+		back_early(mm, v, start, end);
+		return;
+	}
 	p = pma_set_merge(&mm->pmas, pma_set_add(&mm->pmas, &value));
 	/* Failing that, a fault does it. */
 	backing_map(mm, v, p, false);
@@ -468,8 +495,11 @@ static bool untouched(struct mm *mm, const struct vma *v)
 	return !p || p->start >= v->end;
 }
 
+/* Data comes last: what lies behind it was mapped to reserve the place, and is replaced by .bss. */
 static bool beside(const struct vma *v, const struct vma *next, bool up)
 {
+	if (up && (v->prot & PROT_WRITE))
+		return false;
 	return next && next->mappable == v->mappable && next->prot && !(next->flags & VMA_SHARED) &&
 	       (up ? v->end == next->start : next->end == v->start);
 }

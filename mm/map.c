@@ -273,7 +273,7 @@ static s64 map_locked(struct mm_op *op, const struct mm_mmap_args *a, struct vma
 		return err;
 	vma_enter(mm, v);
 	v = vma_merge(op, v);
-	backing_reuse(mm, v, (u64)addr, (u64)addr + len);
+	backing_ahead(mm, v, (u64)addr, (u64)addr + len);
 	return addr;
 }
 

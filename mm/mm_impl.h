@@ -66,6 +66,7 @@ struct mm {
 	struct pma_set kept; /* see keep.c; disjoint from what is mapped of pmas */
 	u64 kept_bytes;
 	struct pgalloc_keeper keeper;  /* immutable but for its place in the list */
+	u32 early_mappings;	       /* backed at once, see backing_ahead */
 	u64 anon_vma_end, anon_window; /* where memory was brought in last, and how much */
 	u32 keep_used;		    /* mappings over kept memory that were touched, in sequence */
 	u64 keep_next, keep_window; /* where a sequential user of kept memory goes on */
@@ -247,8 +248,9 @@ int backing_drop(struct mm *mm, u64 start, u64 end, bool only_shared);
 int backing_release(struct mm *mm, u64 start, u64 end);
 /* A private copy of p's part around page, or p itself when nobody else has it. */
 int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_now);
-/* After mmap: what is kept for [start, end) of v backs it at once, where that pays. */
-void backing_reuse(struct mm *mm, const struct vma *v, u64 start, u64 end);
+/* After mmap: what is kept for [start, end) of v, or, early in a program, new memory backs it at
+ * once, where that pays. */
+void backing_ahead(struct mm *mm, struct vma *v, u64 start, u64 end);
 /* Allocates [start, end) of guest memory, uncommitted, next to its neighbours' memory. */
 int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end, struct mem_range *ret);
 
