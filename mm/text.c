@@ -314,6 +314,8 @@ static bool use_chunk(struct text *t, struct mappable *m, u64 bias, u64 owner, u
 	if (!file || run < to - from)
 		return false;
 	copy = t->memfile->ops->map(t->memfile, c->range.start, &run);
+	if (!copy)
+		return false;
 	if (!matches(c, copy, file, from - base, to - base)) {
 		chunk_free(t, c);
 		return false;
@@ -424,6 +426,7 @@ static bool private_chunk(struct text *t, const struct file_id *id, const struct
 	u64 base = part->start & ~(TEXT_CHUNK - 1), run;
 	struct chunk made, *c;
 	bool done = false;
+	const u8 *old;
 	u8 *copy;
 
 	if (chunk_room(t, acct_id, &made, &copy) < 0)
@@ -433,9 +436,10 @@ static bool private_chunk(struct text *t, const struct file_id *id, const struct
 		c = find_locked(t, id, base, part->bias, owner);
 		if (!c || !c->patched)
 			c = find_locked(t, id, base, part->bias, 0);
-		if (c && c->patched) {
-			memcpy(copy, t->memfile->ops->map(t->memfile, c->range.start, &run),
-			       TEXT_CHUNK);
+		old = c && c->patched ? t->memfile->ops->map(t->memfile, c->range.start, &run)
+				      : NULL;
+		if (old) {
+			memcpy(copy, old, TEXT_CHUNK);
 			made.edit_count = c->edit_count;
 			memcpy(made.edits, c->edits, c->edit_count * sizeof(*c->edits));
 		}

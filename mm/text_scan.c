@@ -10,10 +10,12 @@
 
 #include <elf.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PHDR_MAX 32
 #define FUNCTION_MAX 32768
+#define OFFSET_MAX (1UL << 62)
 #define HDR_SIZE 12
 /* .eh_frame_hdr encodings: sdata4 relative to itself, udata4. */
 #define ENC_TABLE 0x3b
@@ -24,6 +26,8 @@ int text_read(struct mappable *m, u64 offset, void *buf, size_t len)
 {
 	u8 *dst = buf;
 
+	if (offset > OFFSET_MAX)
+		return -EINVAL; /* from a header that says anything */
 	while (len > 0) {
 		struct translation t;
 		u64 page = page_down(offset), run;
@@ -101,7 +105,7 @@ static bool read_vaddr(const struct image *im, u64 vaddr, void *buf, size_t len)
 static bool image_open(struct mappable *m, struct image *im)
 {
 	Elf64_Ehdr eh;
-	Elf64_Phdr ph[PHDR_MAX];
+	Elf64_Phdr ph[PHDR_MAX] = { 0 };
 	u8 hdr[HDR_SIZE];
 	u64 at = 0;
 
@@ -169,22 +173,26 @@ static bool find_function(const struct image *im, u64 vaddr, u64 *ret_start, u64
  * 0 without proof. */
 static size_t proved_prev(struct patcher *p, const struct image *im, u64 site)
 {
-	u8 code[FUNCTION_MAX];
 	u64 vaddr, start, end, offset;
 	size_t size, at = 0, prev = 0;
+	u8 *code;
 
 	if (!to_vaddr(im, site, &vaddr) || !find_function(im, vaddr, &start, &end) ||
 	    vaddr - start > FUNCTION_MAX - 16 || !to_offset(im, start, &offset))
 		return 0;
 	size = vaddr - start;
-	if (text_read(im->mappable, offset, code, size) < 0)
+	code = malloc(size + 1);
+	if (!code || text_read(im->mappable, offset, code, size) < 0) {
+		free(code);
 		return 0;
+	}
 	while (at < size) {
 		prev = patch_insn_length(p, code + at, size - at);
 		if (prev == 0)
-			return 0;
+			break;
 		at += prev;
 	}
+	free(code);
 	return at == size ? prev : 0;
 }
 
