@@ -507,6 +507,11 @@ void platform_switch(struct platform_context *ctx, struct user_regs_struct *regs
 	if (regs->rip >= STUB_TASK_MAX || regs->fs_base >= STUB_TASK_MAX ||
 	    regs->gs_base >= STUB_TASK_MAX) {
 		stop_bad_state(ret_stop);
+		/* Or the signal's handler could not run either. */
+		if (regs->fs_base >= STUB_TASK_MAX)
+			regs->fs_base = 0;
+		if (regs->gs_base >= STUB_TASK_MAX)
+			regs->gs_base = 0;
 		return;
 	}
 	if (atomic_load_explicit(&ctx->interrupted, memory_order_relaxed)) {
