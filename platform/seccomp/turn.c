@@ -118,7 +118,7 @@ struct patience {
 static bool still_there(struct platform_context *ctx, struct patience *patience)
 {
 	struct platform_as *as = ctx->as;
-	u64 cpu;
+	u64 cpu, busy_ns;
 
 	if (atomic_load(&as->dead) || host_tgkill(as->pid, ctx->tid, 0) == -ESRCH)
 		return false;
@@ -130,8 +130,10 @@ static bool still_there(struct platform_context *ctx, struct patience *patience)
 	cpu = as_cpu_ns(as);
 	if (patience->ticks++ == 0)
 		patience->cpu_ns = cpu;
+	/* The time of its other threads counts, too. */
+	busy_ns = INTERRUPT_BUSY_NS * MAX(atomic_load(&as->context_count), 1U);
 	if (patience->ticks < INTERRUPT_TICKS &&
-	    (patience->ticks < INTERRUPT_BUSY_TICKS || cpu - patience->cpu_ns < INTERRUPT_BUSY_NS))
+	    (patience->ticks < INTERRUPT_BUSY_TICKS || cpu - patience->cpu_ns < busy_ns))
 		return true;
 	log_warn("platform: a thread of stub %d ignores interrupts; killed", as->pid);
 	return false;
