@@ -12,8 +12,11 @@
 #include <pthread.h>
 #include <sys/auxv.h>
 #include <sys/ptrace.h>
+#include <sys/time.h>
+#include <time.h>
 #include <sys/uio.h>
 #include <sys/user.h>
+#include <ucontext.h>
 
 #define OFTEN 80
 #define NO_PGRP 0x7ffffff1
@@ -588,6 +591,41 @@ CASE(vfork_at_a_patched_site)
 		}
 		CHECK_EQ(conf_wait_status(pid), 5 << 8);
 	}
+}
+
+/* ---- signals ---- */
+
+extern const char __executable_start[], etext[];
+static volatile unsigned ticks;
+static volatile uint64_t strange;
+
+static void on_tick(int sig, siginfo_t *si, void *arg)
+{
+	uint64_t rip = (uint64_t)((ucontext_t *)arg)->uc_mcontext.gregs[REG_RIP];
+
+	ticks++;
+	if ((rip < (uint64_t)__executable_start || rip >= (uint64_t)etext) &&
+	    rip - getauxval(AT_SYSINFO_EHDR) > 4 * PAGE)
+		strange = rip;
+}
+
+CASE(timer_storm)
+{
+	struct sigaction sa = { .sa_sigaction = on_tick, .sa_flags = SA_SIGINFO | SA_RESTART };
+	struct itimerval often = { { 0, 150 }, { 0, 150 } };
+	struct timespec ts;
+
+	warm_up(0);
+	OK(sigaction(SIGALRM, &sa, NULL));
+	OK(setitimer(ITIMER_REAL, &often, NULL));
+	for (int i = 0; ticks < 1000 && i < 5000000; i++) {
+		CHECK_EQ(call_mov(s_mov), -ESRCH);
+		CHECK_EQ(call_mov(plain_movq), -ESRCH);
+		CHECK_EQ(syscall(SYS_getpid), getpid());
+		OK(syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &ts));
+	}
+	CHECK(ticks >= 1000);
+	CHECK_EQ(strange, 0);
 }
 
 /* ---- GS ---- */
