@@ -1,5 +1,6 @@
 #include "bench/driver/sampler.h"
 #include "bench/driver/proctree.h"
+#include <limits.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -37,7 +38,7 @@ static double read_key(const char *dir, const char *file, const char *key)
 
 static bool has_file(const char *dir, const char *file)
 {
-	char path[320];
+	char path[PATH_MAX + 64];
 
 	snprintf(path, sizeof(path), "%s/%s", dir, file);
 	return access(path, R_OK) == 0;
