@@ -38,7 +38,9 @@ struct memfile_ops {
 
 struct memfile {
 	const struct memfile_ops *ops;
-	int host_fd;	  /* immutable; what stubs map */
+	int host_fd; /* immutable; what stubs map */
+	int read_fd; /* the same opened read-only, where it cannot be opened again by now; 0: it can
+		      */
 	int stub_slot;	  /* immutable; which of the stub's descriptors it is, see platform.h */
 	bool disk_backed; /* immutable */
 };

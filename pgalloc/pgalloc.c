@@ -161,6 +161,8 @@ void pgalloc_free(struct pgalloc *p)
 		if (p->chunks[i])
 			host_munmap(p->chunks[i], PGALLOC_CHUNK_SIZE);
 	host_mem_close(p->file.host_fd);
+	if (p->file.read_fd > 0)
+		host_mem_close(p->file.read_fd);
 	extents_destroy(&p->extents);
 	mutex_destroy(&p->lock);
 	mutex_destroy(&p->chunk_lock);

@@ -91,14 +91,16 @@ static int zygote_spawn(struct platform *p, const struct platform_config *config
 	fds[STUB_FD_CONTROL] = p->control.fd;
 	ret = 0;
 	for (int i = 0; i < config->file_count && ret >= 0; i++) {
-		fds[STUB_FD_FILES + i] = config->files[i]->host_fd;
-		ret = host_mem_open_read_only(config->files[i]->host_fd);
+		const struct memfile *f = config->files[i];
+
+		fds[STUB_FD_FILES + i] = f->host_fd;
+		ret = f->read_fd > 0 ? f->read_fd : host_mem_open_read_only(f->host_fd);
 		fds[STUB_FD_FILES_READ + i] = ret;
 	}
 	if (ret >= 0)
 		ret = host_spawn_image(image, fds, ARRAY_SIZE(fds));
 	for (int i = 0; i < config->file_count; i++)
-		if (fds[STUB_FD_FILES_READ + i] >= 0)
+		if (fds[STUB_FD_FILES_READ + i] >= 0 && config->files[i]->read_fd <= 0)
 			host_mem_close(fds[STUB_FD_FILES_READ + i]);
 	host_mem_close(image);
 	host_mem_close(sock[1]);

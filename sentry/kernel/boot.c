@@ -57,6 +57,8 @@ static int make_memory(struct boot *b)
 	err = pgalloc_new_memfd(0, k->memory_limit, &k->memory);
 	if (err == 0 && b->host.overlay_fd >= 0)
 		err = pgalloc_new(b->host.overlay_fd, true, 1, UINT64_MAX >> 1, &b->disk_store);
+	if (err == 0 && b->disk_store)
+		pgalloc_file(b->disk_store)->read_fd = b->host.overlay_read_fd;
 	if (err < 0)
 		return boot_error(err, NULL, "cannot make the guest's memory file");
 	return 0;

@@ -21,6 +21,7 @@ struct boot_host {
 	int root_fd;	/* the guest root's host directory */
 	int proc_fd;	/* the host's /proc, or a new one of our PID namespace; for the platform */
 	int overlay_fd; /* OVERLAY_SELF, OVERLAY_DIR: an unlinked file; else -1 */
+	int overlay_read_fd; /* the same, read-only: Landlock keeps us from it later */
 	char *cpuinfo;
 	u64 memory;    /* bytes of the host */
 	int tty_fd;    /* the terminal on stdin, or -1 */

@@ -1,5 +1,6 @@
 /* What boot needs of the host, collected before the sentry gives up its rights. */
 #include "sentry/kernel/boot.h"
+#include "base/host_mem.h"
 #include "base/log.h"
 #include "sentry/tty/host_tty.h"
 #include <fcntl.h>
@@ -139,6 +140,10 @@ static int open_overlay_store(const struct run_config *config, struct boot_host 
 			-errno,
 			"--overlay=dir=PATH with a folder that you may write, or --overlay=memory",
 			"cannot make the overlay's file in %s", dir);
+	host->overlay_read_fd = host_mem_open_read_only(host->overlay_fd);
+	if (host->overlay_read_fd < 0)
+		return boot_error(host->overlay_read_fd, "--overlay=memory",
+				  "cannot open the overlay's file in %s to read", dir);
 	return 0;
 }
 
