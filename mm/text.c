@@ -51,7 +51,7 @@ struct text {
 	_Atomic u64 next_owner;
 	struct mutex lock; /* RANK_TEXT */
 	struct list chunks[BUCKETS], places[BUCKETS];
-	u32 chunk_count, place_count;
+	u32 chunk_count;
 	u64 arena_start, arena_end, arena_next; /* addresses are given out downwards */
 };
 
@@ -163,7 +163,6 @@ static u64 place_locked(struct text *t, const struct file_id *id, u64 len)
 	*p = (struct image_place){ .id = *id, .addr = t->arena_next, .len = len };
 	t->arena_next -= PAGE_SIZE; /* a gap, so that images never touch */
 	list_push_back(b, &p->node);
-	t->place_count++;
 	return p->addr;
 }
 
@@ -254,13 +253,15 @@ static bool matches(const struct chunk *c, const u8 *copy, const u8 *file, u64 f
 	return at >= to || memcmp(copy + at, file + (at - from), to - at) == 0;
 }
 
-static bool patched_locked(struct text *t, const struct file_id *id, u64 base, u64 bias, u64 owner)
+/* The patched chunk that this owner uses: its own, else the shared one. NULL: neither. */
+static struct chunk *patched_locked(struct text *t, const struct file_id *id, u64 base, u64 bias,
+				    u64 owner)
 {
 	struct chunk *c = owner ? find_locked(t, id, base, bias, owner) : NULL;
 
 	if (!c || !c->patched)
 		c = find_locked(t, id, base, bias, 0);
-	return c && c->patched;
+	return c && c->patched ? c : NULL;
 }
 
 /* Cuts *tr, around the chunk at base, to what has no patched chunks: those come by themselves. */
@@ -297,16 +298,13 @@ static bool use_chunk(struct text *t, struct mappable *m, u64 bias, u64 owner, u
 	u64 from = MAX(tr->offset, base);
 	u64 to = MIN(tr->offset + mem_range_len(tr->range), base + TEXT_CHUNK);
 	struct file_id id = identify(m);
-	struct chunk *c = NULL;
 	const u8 *file, *copy;
+	struct chunk *c;
 	struct mem_range r;
 
 	MUTEX_GUARD(&t->lock);
-	if (owner)
-		c = find_locked(t, &id, base, bias, owner);
-	if (!c || !c->patched)
-		c = find_locked(t, &id, base, bias, 0);
-	if (!c || !c->patched) {
+	c = patched_locked(t, &id, base, bias, owner);
+	if (!c) {
 		leave_patched_locked(t, &id, bias, owner, base, tr);
 		return false;
 	}
@@ -433,11 +431,8 @@ static bool private_chunk(struct text *t, const struct file_id *id, const struct
 		return false;
 	if (text_read(part->mappable, base, copy, TEXT_CHUNK) == 0) {
 		MUTEX_GUARD(&t->lock);
-		c = find_locked(t, id, base, part->bias, owner);
-		if (!c || !c->patched)
-			c = find_locked(t, id, base, part->bias, 0);
-		old = c && c->patched ? t->memfile->ops->map(t->memfile, c->range.start, &run)
-				      : NULL;
+		c = patched_locked(t, id, base, part->bias, owner);
+		old = c ? t->memfile->ops->map(t->memfile, c->range.start, &run) : NULL;
 		if (old) {
 			memcpy(copy, old, TEXT_CHUNK);
 			made.edit_count = c->edit_count;
