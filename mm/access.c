@@ -227,7 +227,7 @@ static size_t copy(struct mm *mm, u64 addr, char *buf, size_t len, enum how how)
 		n = s.len;
 		if (s.ptr)
 			n = move(s.ptr, buf ? buf + done : NULL, s.len, write);
-		else
+		else if (buf) /* always: only reads find no memory */
 			memset(buf + done, 0, s.len);
 		done += n;
 		if (n < s.len)
@@ -506,7 +506,7 @@ int mm_store32(struct mm *mm, uaddr addr, u32 value)
 
 int mm_cmpxchg32(struct mm *mm, uaddr addr, u32 expected, u32 desired, u32 *ret_old)
 {
-	struct span s;
+	struct span s = { 0 };
 	int err = word_lock(mm, addr, HOW_WRITE, &s);
 
 	if (err)

@@ -33,8 +33,8 @@ static void account(struct mm *mm, struct pma *p, s64 sign)
 {
 	u64 len = p->end - p->start;
 
-	mm->kept_bytes += (u64)sign * len;
-	pgalloc_account_kept(mm->memory, sign * (s64)len);
+	mm->kept_bytes += sign < 0 ? -len : len;
+	pgalloc_account_kept(mm->memory, sign < 0 ? -(s64)len : (s64)len);
 }
 
 bool keep_suits(struct mm *mm, const struct pma *p)

@@ -73,7 +73,7 @@ static void reg_replace(struct mm_op *op, struct vma *v, struct vma_reg *reg)
 {
 	struct vma_reg *old = v->reg;
 
-	if (!old)
+	if (!old || !reg)
 		return;
 	if (old != reg) {
 		list_del(&v->reg_node);

@@ -485,7 +485,7 @@ ssize_t pagecache_read(struct pagecache *pc, struct kiov *dst, u64 offset)
 	while (dst->remaining && offset < pc->size) {
 		u64 want = MIN(MIN((u64)dst->remaining, BOUNCE_SIZE), pc->size - offset), len;
 		struct extent *e = find_from(pc, offset);
-		char *p = bounce;
+		char *p;
 
 		if (e && e->start <= offset) {
 			p = extent_addr(e, offset, &len);
@@ -582,7 +582,7 @@ static struct mapping **collect(struct pagecache *pc, u64 start, u64 end, size_t
 		mutex_lock(&pc->lock);
 	}
 	list_for_each (m, &pc->mappings, node)
-		if (m->start < end && start < m->end && m->tryget(m))
+		if (n < cap && m->start < end && start < m->end && m->tryget(m))
 			v[n++] = m;
 	mutex_unlock(&pc->lock);
 	*ret_count = n;

@@ -97,7 +97,7 @@ static int permit(struct renaming *r)
 	/* A moved directory's ".." changes. */
 	if (is_dir && (err = vfs_permission(r->source->inode, r->cred, MAY_WRITE)) != 0)
 		return err;
-	if (exchange && inode_is_dir(r->target->inode))
+	if (exchange && r->target && inode_is_dir(r->target->inode))
 		return vfs_permission(r->target->inode, r->cred, MAY_WRITE);
 	return 0;
 }

@@ -179,7 +179,7 @@ double bench_loop(const char *row, int (*op)(void *arg, uint64_t n), void *arg, 
 
 void bench_loop_row(const char *row, int (*op)(void *arg, uint64_t n), void *arg, double scale)
 {
-	uint64_t ops;
+	uint64_t ops = 0;
 	double ns = bench_loop(row, op, arg, &ops);
 
 	if (ns >= 0)

@@ -22,12 +22,13 @@
 /* us a page, for the mapping that is in *ret_base. */
 static double touch_seq(void **ret_base)
 {
+	const size_t pages = SEQ_SIZE / PAGE_SIZE;
 	uint64_t start;
 
 	*ret_base = bench_map(SEQ_SIZE);
 	start = bench_now();
 	bench_touch(*ret_base, SEQ_SIZE, PAGE_SIZE);
-	return (double)(bench_now() - start) / US / (double)(SEQ_SIZE / PAGE_SIZE);
+	return (double)(bench_now() - start) / US / (double)pages;
 }
 
 static void run_touch_seq(const struct bench_row *row)

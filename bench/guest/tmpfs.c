@@ -209,6 +209,7 @@ static void run_overwrite(const struct bench_row *row)
 /* us a page of a new file's mapping, touched from its start to its end. It stays mapped. */
 static double map_touch(int fd, void **ret_base)
 {
+	const size_t pages = MAP_SIZE / PAGE_SIZE;
 	uint64_t start;
 	void *base;
 
@@ -220,7 +221,7 @@ static double map_touch(int fd, void **ret_base)
 	start = bench_now();
 	bench_touch(base, MAP_SIZE, PAGE_SIZE);
 	*ret_base = base;
-	return (double)(bench_now() - start) / US / (double)(MAP_SIZE / PAGE_SIZE);
+	return (double)(bench_now() - start) / US / (double)pages;
 }
 
 static void run_mmap_touch(const struct bench_row *row)

@@ -646,6 +646,8 @@ int epoll_control(struct file *epf, int op, int fd, struct file *target,
 		return -EPERM;
 	if (target == epf || !file_is_epoll(epf))
 		return -EINVAL;
+	if (!event && op != EPOLL_CTL_DEL)
+		return -EFAULT;
 	if (event && (event->events & EPOLLEXCLUSIVE) && op != EPOLL_CTL_DEL &&
 	    (op == EPOLL_CTL_MOD || file_is_epoll(target) || (event->events & ~EXCLUSIVE_OK)))
 		return -EINVAL;

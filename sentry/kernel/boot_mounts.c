@@ -67,7 +67,7 @@ static int new_hostfs(struct mount_builder *b, int fd, bool read_only, bool shar
 	memory.arg = b->kernel;
 	pgalloc_set_reclaim(b->kernel->memory, reclaim_cache, NULL);
 	if (o.root_fd < 0)
-		return -errno;
+		return -EMFILE; /* fd is open */
 	return hostfs_new(&o, ret);
 }
 

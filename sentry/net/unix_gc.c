@@ -136,6 +136,8 @@ static void find_garbage(struct list *doomed, struct file *closing)
 	list_for_each (s, &cand, un.gc_work)
 		for_each_queued(s, uncount, NULL);
 	/* References left over come from queues of sockets that are alive. */
+	/* The list's head is in no socket, and not looked into as one.
+	 * NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult) */
 	list_for_each_safe (s, tmp, &cand, un.gc_work) {
 		if (s->un.gc_left > 0) {
 			list_del(&s->un.gc_work);

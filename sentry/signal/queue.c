@@ -215,6 +215,7 @@ int signal_dequeue_locked(struct task *t, u64 mask, siginfo_t *ret)
 	sig = q == &t->pending ? sigqueue_synchronous(q, mask) : 0;
 	if (!sig)
 		sig = __builtin_ctzll(ready) + 1;
+	ASSERT(sig > 0);
 	sigqueue_take(q, sig, ret);
 	if (sigbit(sig) & SIGNALS_STOP)
 		t->stop_dequeued = true;

@@ -23,7 +23,7 @@ static bool is_admin(void)
 void tty_resize(struct tty *t, const struct winsize *ws)
 {
 	tty_lock(t);
-	if (memcmp(&t->winsize, ws, sizeof(*ws))) {
+	if (memcmp(&t->winsize, ws, sizeof(*ws)) != 0) {
 		t->winsize = *ws;
 		t->pending_signals |= sigbit(SIGWINCH);
 	}
