@@ -242,7 +242,10 @@ size_t text_patch_proved(struct patcher *p, const struct text_part *part, u8 *co
 		return 0;
 	for (u64 o = part->start; o + 2 <= part->end && count < max; o++) {
 		const u8 *code = copy + (o - base);
-		struct patch_site site = { part->bias + o, code, part->end - o, 0 };
+		struct patch_site site = { .addr = part->bias + o,
+					   .code = code,
+					   .size = part->end - o,
+					   .before = o - part->start };
 		struct patch_edit edit;
 
 		if (code[0] != 0x0f || code[1] != 0x05)
@@ -264,7 +267,10 @@ bool text_patch_trapped(struct patcher *p, const struct text_part *part, u8 *cop
 			u64 nr, struct text_edit *ret)
 {
 	const u8 *code = copy + offset % TEXT_CHUNK;
-	struct patch_site site = { part->bias + offset, code, part->end - offset, 0 };
+	struct patch_site site = { .addr = part->bias + offset,
+				   .code = code,
+				   .size = part->end - offset,
+				   .before = offset - part->start };
 	struct patch_edit edit;
 
 	if (offset + 2 > part->end || code[0] != 0x0f || code[1] != 0x05)

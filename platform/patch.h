@@ -35,8 +35,9 @@ struct patch_site {
 	u64 addr;	 /* of `syscall` */
 	const u8 *code;	 /* the bytes there */
 	size_t size;	 /* of them that may be read and changed */
-	size_t prev_len; /* of the instruction that ends before `syscall` (code - prev_len is
-			    readable); 0: not known */
+	size_t before;	 /* and before them, that may be read */
+	size_t prev_len; /* of the instruction that ends before `syscall`, no more than before;
+			    0: not known */
 };
 
 #define PATCH_EDIT_MAX 5
@@ -47,7 +48,8 @@ struct patch_edit {
 	u64 landing_to; /* 0: no such place */
 };
 
-/* 0; -ENOTSUP: no form fits; -ENOSPC: no room in reach. */
+/* 0; -ENOTSUP: no form fits, or the code behind reads flags that the call would lose (flags.h);
+ * -ENOSPC: no room in reach. */
 int patch_site(struct patcher *p, const struct patch_site *site, struct patch_edit *ret);
 
 /* Length of the instruction at code, 0 when there is none within size bytes. */

@@ -297,6 +297,53 @@ CASE(direction_flag)
 	}
 }
 
+/* ---- flags ---- */
+
+#define STATUS_FLAGS 0x8d5UL
+
+/* What the code behind a call with these flags sees; the red zone is left alone. */
+#define FLAGS_OVER(name, nr, behind)                                                               \
+	static __attribute__((noinline)) uint64_t name(uint64_t flags)                             \
+	{                                                                                          \
+		uint64_t seen = 0;                                                                 \
+		__asm__ volatile(                                                                  \
+			"lea -128(%%rsp), %%rsp; push %1; popf; mov %2, %%eax; syscall\n" behind   \
+			"\nlea 128(%%rsp), %%rsp"                                                  \
+			: "+&b"(seen)                                                              \
+			: "r"(flags), "i"(nr), "D"((long)NO_PGRP)                                  \
+			: "rax", "rcx", "r11", "cc", "memory");                                    \
+		return seen;                                                                       \
+	}
+
+FLAGS_OVER(flags_pushed, SYS_getpgid, "pushf; pop %0")
+FLAGS_OVER(flags_answered, SYS_getpid, "pushf; pop %0")
+FLAGS_OVER(flags_carry, SYS_getpgid, "mov $0x12345, %0; setc %b0; movzbl %b0, %k0")
+FLAGS_OVER(flags_added, SYS_getpgid, "adc $0, %0")
+FLAGS_OVER(flags_past_inc, SYS_getpgid, "inc %%ecx; sbb %0, %0; neg %0")
+FLAGS_OVER(flags_past_shift, SYS_getpgid,
+	   "xchg %%ecx, %%eax; mov $0, %%ecx; shl %%cl, %%eax; setc %b0")
+FLAGS_OVER(flags_at_jump, SYS_getpgid, "jmp 2f; 1: setc %b0; jmp 3f; 2: mov $0, %%ecx; jmp 1b; 3:")
+FLAGS_OVER(flags_at_branch, SYS_getpgid,
+	   "mov %%eax, %%ecx; jrcxz 2f; jc 1f; 2: jmp 3f; 1: mov $1, %%ebx; 3:")
+FLAGS_OVER(flags_past_call, SYS_getpgid, "mov $39, %%eax; syscall; setc %b0")
+
+CASE(flags_over_calls)
+{
+	for (uint64_t i = 0; i < 4 * OFTEN; i++) {
+		uint64_t flags = 0x202 | (next_random() & STATUS_FLAGS), carry = flags & 1;
+
+		CHECK_EQ(flags_pushed(flags), flags);
+		CHECK_EQ(flags_answered(flags), flags);
+		CHECK_EQ(flags_carry(flags), carry);
+		CHECK_EQ(flags_added(flags), carry);
+		CHECK_EQ(flags_past_inc(flags), carry);
+		CHECK_EQ(flags_past_shift(flags), carry);
+		CHECK_EQ(flags_at_jump(flags), carry);
+		CHECK_EQ(flags_at_branch(flags), carry);
+		CHECK_EQ(flags_past_call(flags), carry);
+	}
+}
+
 /* ---- text as data ---- */
 
 static uint64_t file_offset;

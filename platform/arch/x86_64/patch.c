@@ -2,6 +2,7 @@
 #include "platform/patch.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "platform/arch/x86_64/flags.h"
 #include "platform/internal.h"
 #include <Zydis/Zydis.h>
 #include <errno.h>
@@ -262,7 +263,7 @@ int patch_site(struct patcher *p, const struct patch_site *site, struct patch_ed
 	u64 from = site->addr - t.prev_len;
 	u32 i, rel;
 
-	if (form == FORM_NONE || !z)
+	if (form == FORM_NONE || !z || flags_are_read(&p->decoder, site))
 		return -ENOTSUP;
 	MUTEX_GUARD(&p->lock);
 	i = take_entry(z, form, from);
