@@ -221,7 +221,11 @@ static u64 give_back(struct pgalloc_keeper *k)
 	if (!mutex_trylock(&mm->active_lock))
 		return 0;
 	bytes = mm->kept_bytes;
-	keep_drain(mm);
+	bytes += mm->leftover_bytes;
+	if (atomic_load(&mm->leftover))
+		mm_empty_locked(mm);
+	else
+		keep_drain(mm);
 	mutex_unlock(&mm->active_lock);
 	return bytes;
 }

@@ -72,22 +72,75 @@ struct mm *mm_get(struct mm *mm)
 	return mm;
 }
 
-/* Everything goes at once: one unmap of the stub, then the memory. */
+void mm_empty_locked(struct mm *mm)
+{
+	mutex_assert_held(&mm->active_lock);
+	if (mm->pmas.mapped || mm->kept.count)
+		stub_drop_all(mm);
+	if (backing_drop(mm, 0, UINT64_MAX & PAGE_MASK, false) < 0)
+		PANIC("mm: no memory to release an address space");
+	pgalloc_account_kept(mm->memory, -(s64)mm->leftover_bytes);
+	mm->leftover_bytes = 0;
+	atomic_store(&mm->leftover, false);
+}
+
+/* Memory that nobody misses for a while. */
+#define LEFTOVER_SHARE 64
+
+/*
+ * Whether mm_finish may do the work of emptying, when others have been told of the end. Not when a
+ * mappable is promised that nobody can write to it any more, nor with much memory.
+ */
+static bool may_wait(struct mm *mm)
+{
+	u64 own = 0;
+	struct vma *v;
+	struct pma *p;
+
+	for (v = vma_set_first(&mm->vmas); v; v = vma_next(v))
+		if (v->mappable && (v->flags & VMA_SHARED) && (v->max_prot & PROT_WRITE))
+			return false;
+	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p))
+		if (p->owned && !p->cow)
+			own += p->end - p->start;
+	if (own > pgalloc_room(mm->memory) / LEFTOVER_SHARE)
+		return false;
+	mm->leftover_bytes = own;
+	pgalloc_account_kept(mm->memory, (s64)own);
+	return true;
+}
+
+/* Everything goes at once: one unmap of the stub, then the memory; that may be left to mm_finish.
+ */
 static void tear_down(struct mm *mm)
 {
 	struct mm_op op;
 	struct vma *v;
 
 	mm_op_begin(mm, &op);
-	if (mm->pmas.mapped || mm->kept.count)
-		stub_drop_all(mm);
-	if (backing_drop(mm, 0, UINT64_MAX & PAGE_MASK, false) < 0)
-		PANIC("mm: no memory to release an address space");
+	atomic_store(&mm->leftover, true);
+	if (!may_wait(mm))
+		mm_empty_locked(mm);
 	while ((v = vma_set_first(&mm->vmas)))
 		vma_leave(&op, v);
 	mm->torn_down = true;
 	mm_op_end(&op);
 	mm_set_exe(mm, NULL, NULL);
+}
+
+static void empty(struct mm *mm)
+{
+	if (!atomic_load(&mm->leftover))
+		return;
+	MUTEX_GUARD(&mm->active_lock);
+	mm_empty_locked(mm);
+}
+
+void mm_finish(struct mm *mm)
+{
+	if (mm)
+		empty(mm);
+	mm_put(mm);
 }
 
 void mm_put(struct mm *mm)
@@ -96,6 +149,7 @@ void mm_put(struct mm *mm)
 		return;
 	if (!mm->torn_down)
 		tear_down(mm);
+	empty(mm);
 	text_mm_gone(mm);
 	platform_as_put(mm->as);
 	ASSERT(!mm->write_pins);

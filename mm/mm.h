@@ -52,10 +52,13 @@ int mm_new(const struct mm_config *config, struct mm **ret);
 struct mm *mm_get(struct mm *mm);
 void mm_put(struct mm *mm); /* last: unmaps, frees */
 struct platform_as *mm_as(struct mm *mm);
-/* Several tasks may use an mm; users reaching zero (exit, exec) unmaps all at once.
+/* Several tasks may use an mm; users reaching zero (exit, exec) unmaps all at once: files know it
+ * when mm_user_put returns, emptying the stub and the memory may be left to mm_finish.
  * mm_new and mm_fork return with one user, their caller. */
 void mm_user_get(struct mm *mm);
 void mm_user_put(struct mm *mm);
+/* mm_put soon after mm_user_put, with what that has left to do. */
+void mm_finish(struct mm *mm);
 /* The child's copy for fork: vmas copied, private pmas shared copy-on-write, both sides'
  * stubs write-protected before it returns. The exe hook is not copied. 0, -ENOMEM, -EAGAIN. */
 int mm_fork(struct mm *parent, struct mm **ret_child);

@@ -59,6 +59,8 @@ struct mm {
 	struct mm_limits limits;
 	struct mm_marks marks;
 	bool torn_down;
+	_Atomic bool leftover; /* torn down, and memory and mappings are still to be released */
+	u64 leftover_bytes;    /* that count as kept meanwhile; protected by active_lock */
 
 	struct mutex active_lock;
 	/* protected by active_lock */
@@ -109,6 +111,9 @@ struct mm_write_pin {
 	struct memfile *file;
 	struct mem_range range;
 };
+
+/* Releases what tear-down has left. active_lock held. */
+void mm_empty_locked(struct mm *mm);
 
 /* ---- an operation on the map: locks, and what to release after them (mm.c) ---- */
 

@@ -109,7 +109,7 @@ static void put_old_mm(void *arg)
 	struct old_mm o = *(struct old_mm *)arg;
 
 	free(arg);
-	mm_put(o.mm);
+	mm_finish(o.mm);
 	task_thread_gone(o.kernel);
 }
 
@@ -122,7 +122,7 @@ static void put_behind(struct task *t, struct mm *mm)
 
 	if (!o || host_worker_get(&w) < 0) {
 		free(o);
-		mm_put(mm);
+		mm_finish(mm);
 		return;
 	}
 	*o = (struct old_mm){ t->kernel, mm };

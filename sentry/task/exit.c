@@ -429,7 +429,7 @@ void task_finish(struct task *t)
 	exit_notify(t);
 	current_task = NULL;
 	task_put(t);
-	mm_put(mm);
+	mm_finish(mm);
 	task_thread_gone(k);
 }
 

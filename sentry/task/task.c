@@ -155,7 +155,7 @@ struct mm *task_leave_resources(struct task *t)
 
 void task_drop_resources(struct task *t)
 {
-	mm_put(task_leave_resources(t));
+	mm_finish(task_leave_resources(t));
 }
 
 /* ---- pointers of a task, for any thread ---- */
