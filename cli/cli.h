@@ -12,6 +12,8 @@
 int cli_run(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_syscalls(int argc, char **argv);
+int cli_list(int argc, char **argv);
+int cli_stats(int argc, char **argv);
 int cli_audit(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 

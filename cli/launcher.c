@@ -2,6 +2,7 @@
  * The process that the user started. It stays outside the sandbox, holds the
  * terminal's settings, forwards signals to the sentry, and turns its end into an exit code.
  */
+#include "cli/status.h"
 #include "cli/cli.h"
 #include "sentry/confine/confine.h"
 #include "sentry/kernel/boot.h"
@@ -51,7 +52,7 @@ _Noreturn static void run_sentry(struct run_config *config, struct confine_state
 	_exit(code);
 }
 
-static int wait_for_sentry(pid_t pid)
+static int wait_for_sentry(pid_t pid, struct status_socket *socket)
 {
 	sigset_t set;
 	siginfo_t info;
@@ -64,7 +65,7 @@ static int wait_for_sentry(pid_t pid)
 	for (;;) {
 		if (waitpid(pid, &status, WNOHANG) == pid)
 			break;
-		int sig = sigwaitinfo(&set, &info);
+		int sig = status_wait_signal(socket, &set, &info);
 		/* What the terminal sends reaches the sentry by itself: it is in the same group. */
 		if (sig > 0 && sig != SIGCHLD && info.si_code <= 0)
 			kill(pid, sig);
@@ -89,13 +90,16 @@ int launcher_run(struct run_config *config, bool (*on_start)(pid_t sentry, void 
 	bool have_tty = isatty(0) && tcgetattr(0, &saved) == 0;
 	pid_t self = getpid(), pid;
 	int go[2] = { -1, -1 }, code;
+	struct status_socket status;
 	sigset_t old;
 
 	if (on_start && pipe2(go, 02000000 /* O_CLOEXEC */) < 0)
 		return cli_error(NULL, "pipe: %s", strerror(errno));
 	block_all(&old);
+	status_init(&status, config);
 	pid = confine_fork(config->no_namespaces, &state);
 	if (pid == 0) {
+		status_sentry(&status);
 		if (go[1] >= 0)
 			close(go[1]);
 		run_sentry(config, &state, self, &old, go[0]);
@@ -104,6 +108,7 @@ int launcher_run(struct run_config *config, bool (*on_start)(pid_t sentry, void 
 		sigprocmask(SIG_SETMASK, &old, NULL);
 		return cli_error(NULL, "cannot start the sentry: %s", strerror(-pid));
 	}
+	status_launcher(&status, pid);
 	if (on_start) {
 		close(go[0]);
 		bool go_on = on_start(pid, arg);
@@ -116,7 +121,8 @@ int launcher_run(struct run_config *config, bool (*on_start)(pid_t sentry, void 
 			return EXIT_OURS;
 		}
 	}
-	code = wait_for_sentry(pid);
+	code = wait_for_sentry(pid, &status);
+	status_end(&status);
 	/* In the background the terminal is somebody else's, and its settings too. */
 	if (have_tty && tcgetpgrp(0) == getpgrp()) {
 		signal(SIGTTOU, SIG_IGN);

@@ -11,6 +11,8 @@ static const struct {
 	const char *text;
 } commands[] = {
 	{ "run", cli_run, "run a program in a sandbox" },
+	{ "list", cli_list, "name the running sandboxes of the user" },
+	{ "stats", cli_stats, "say what a running sandbox uses" },
 	{ "audit", cli_audit, "run a program and report every host system call of the sandbox" },
 	{ "bench", cli_bench, "measure minisentry, native and other sandboxes side by side" },
 	{ "doctor", cli_doctor, "say which mechanisms and protections work here, and why not" },

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "sentry/sys/syscall.h"
 #include <ctype.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <pwd.h>
@@ -511,7 +512,8 @@ int options_parse(int argc, char **argv, struct run_config *config)
 				       .pairs = true,
 				       .patch = true,
 				       .reuse = true,
-				       .log = LOG_WARN };
+				       .log = LOG_WARN,
+				       .stats_fd = -1 };
 	config->host_uid = geteuid();
 	config->host_gid = getegid();
 	config->caller_cwd = getcwd(NULL, 0);
@@ -533,6 +535,14 @@ int options_parse(int argc, char **argv, struct run_config *config)
 	if (optind >= argc) {
 		cli_error("minisentry run -- /bin/sh", "no program to run");
 		return -1;
+	}
+	/* Now, before any of our own files could have such a number. */
+	for (int i = 0; i < config->pass_fd_count; i++) {
+		if (fcntl(config->pass_fds[i], F_GETFD) < 0) {
+			cli_error("opening it in the calling shell: N<file", "--pass-fd %d: %s",
+				  config->pass_fds[i], strerror(errno));
+			return -1;
+		}
 	}
 	config->argv = argv + optind;
 	return build_env(&g);

@@ -73,6 +73,7 @@ static void choose_window(struct mm *mm, const struct vma *v, const struct pma *
 /* The last user gets the pages without a copy. */
 static int take_over(struct mm *mm, struct vma *v, struct pma *p, bool map_now)
 {
+	MM_COUNT(mm, break_owner);
 	p->cow = false;
 	return map_now ? backing_map(mm, v, p, false) : 0;
 }
@@ -81,6 +82,7 @@ static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end,
 {
 	struct mem_range src = pma_subrange(p, start, end), dst;
 	struct pma value;
+	bool owned = p->owned;
 	int err = backing_allocate(mm, v, start, end, &dst);
 
 	if (err < 0)
@@ -101,6 +103,10 @@ static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end,
 		memfile_put(mm->memfile, dst);
 		return -ENOMEM;
 	}
+	if (owned)
+		MM_COUNT(mm, break_copy);
+	else
+		MM_COUNT(mm, break_file);
 	return 0;
 }
 

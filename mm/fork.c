@@ -122,6 +122,7 @@ static int give_copy(struct mm *child, const struct vma *v, struct pma *value)
 		memfile_put(child->memfile, dst);
 		return -ENOMEM;
 	}
+	MM_COUNT(child, fork_copy);
 	value->file = child->memfile;
 	value->offset = dst.start;
 	value->cow = false;
@@ -251,6 +252,7 @@ int mm_fork(struct mm *parent, struct mm **ret_child)
 		.memory = parent->memory,
 		.acct_id = parent->acct_id,
 		.text = parent->text,
+		.totals = parent->totals,
 	};
 	struct mm *child;
 	int err = mm_new(&config, &child);

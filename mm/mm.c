@@ -27,6 +27,7 @@ void mm_op_end(struct mm_op *op)
 
 int mm_new(const struct mm_config *config, struct mm **ret)
 {
+	static struct mm_totals nobodys;
 	struct mm *mm = calloc(1, sizeof(*mm));
 	int err;
 
@@ -47,6 +48,7 @@ int mm_new(const struct mm_config *config, struct mm **ret)
 	mm->memory = config->memory;
 	mm->memfile = pgalloc_file(config->memory);
 	mm->acct_id = config->acct_id;
+	mm->totals = config->totals ? config->totals : &nobodys;
 	text_mm_init(mm, config->text);
 	platform_guest_limits(config->platform, &mm->min, &mm->max);
 	mm->mmap_base = mm->max;
@@ -62,6 +64,7 @@ int mm_new(const struct mm_config *config, struct mm **ret)
 	};
 	mm->dumpable = 1;
 	keep_init(mm);
+	MM_COUNT(mm, spaces);
 	*ret = mm;
 	return 0;
 }
@@ -156,6 +159,7 @@ void mm_put(struct mm *mm)
 	pma_set_destroy(&mm->pmas);
 	keep_destroy(mm);
 	hot_put(mm->hot_set);
+	atomic_fetch_sub_explicit(&mm->totals->spaces, 1, memory_order_relaxed);
 	rwlock_destroy(&mm->map_lock);
 	mutex_destroy(&mm->active_lock);
 	mutex_destroy(&mm->exe_lock);

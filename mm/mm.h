@@ -39,11 +39,21 @@ struct mm_limits {
 /* The limits that stack growth by a fault obeys; each call with limits sets them too. */
 void mm_set_limits(struct mm *mm, const struct mm_limits *limits);
 
+/* What has happened in all address spaces of a sandbox. */
+struct mm_totals {
+	_Atomic u64 spaces;	 /* alive */
+	_Atomic u64 break_copy;	 /* copy-on-write: memory shared by fork was copied ... */
+	_Atomic u64 break_owner; /* ... or had no other owner any more */
+	_Atomic u64 break_file;	 /* first writes to pages of private file mappings */
+	_Atomic u64 fork_copy;	 /* pieces that fork copied at once */
+};
+
 struct mm_config {
 	struct platform *platform;
 	struct pgalloc *memory;
 	u32 acct_id;
-	struct text *text; /* NULL: system call sites are not patched */
+	struct text *text;	  /* NULL: system call sites are not patched */
+	struct mm_totals *totals; /* NULL: not counted */
 };
 
 /* An empty address space with a stub. One reference; the caller is its first user. 0, -ENOMEM,

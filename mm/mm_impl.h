@@ -48,6 +48,7 @@ struct mm {
 	struct pgalloc *memory;
 	struct memfile *memfile;
 	u32 acct_id;
+	struct mm_totals *totals;
 	u64 min, max; /* guest addresses */
 
 	struct rwlock map_lock;
@@ -104,6 +105,8 @@ struct mm {
 	void *exe;	       /* protected by exe_lock */
 	void (*exe_put)(void *);
 };
+
+#define MM_COUNT(mm, what) atomic_fetch_add_explicit(&(mm)->totals->what, 1, memory_order_relaxed)
 
 /* Memory that the sentry may write through a pin: fork must not leave it shared. */
 struct mm_write_pin {

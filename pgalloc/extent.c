@@ -401,3 +401,13 @@ u32 extents_refs(const struct extents *x, u64 offset, u64 *ret_end)
 	*ret_end = e->end;
 	return e->refs;
 }
+
+u64 extents_shared(const struct extents *x, u64 from, u32 acct, size_t max, u64 *io_bytes)
+{
+	struct extent *e = tree_at_or_after(&x->used, from);
+
+	for (; e && max; e = next_of(e), max--)
+		if (e->refs > 1 && e->acct == acct)
+			*io_bytes += e->end - MAX(e->start, from);
+	return e ? e->start : 0;
+}

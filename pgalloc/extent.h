@@ -72,6 +72,9 @@ u64 extents_put(struct extents *x, struct mem_range r, struct dead_run *ret_dead
 		size_t *ret_count);
 /* References of the page at offset (0: free); *ret_end is where that extent ends. */
 u32 extents_refs(const struct extents *x, u64 offset, u64 *ret_end);
+/* Adds to *io_bytes what has several references in the next `max` extents from `from` on. Where to
+ * go on; 0: that was all. */
+u64 extents_shared(const struct extents *x, u64 from, u32 acct, size_t max, u64 *io_bytes);
 u64 extents_acct(const struct extents *x, u32 acct);
 
 #endif

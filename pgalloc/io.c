@@ -188,6 +188,7 @@ int pgalloc_copy_between(struct pgalloc *from, struct mem_range src, struct pgal
 			 struct mem_range dst)
 {
 	struct mem_range run, rest = src;
+	u64 copied = 0;
 
 	while (pgalloc_next_committed(from, rest, &run)) {
 		u64 at = dst.start + (run.start - src.start);
@@ -196,8 +197,10 @@ int pgalloc_copy_between(struct pgalloc *from, struct mem_range src, struct pgal
 
 		if (err < 0)
 			return err;
+		copied += mem_range_len(run);
 		rest.start = run.end;
 	}
+	atomic_fetch_add_explicit(&to->copied, copied, memory_order_relaxed);
 	return 0;
 }
 

@@ -390,6 +390,25 @@ u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id)
 	return bytes;
 }
 
+#define SHARED_STEP 1024 /* ranges under the lock at a time */
+
+u64 pgalloc_shared(struct pgalloc *p, u32 acct_id)
+{
+	u64 at = 0, bytes = 0;
+
+	do {
+		mutex_lock(&p->lock);
+		at = extents_shared(&p->extents, at, acct_id, SHARED_STEP, &bytes);
+		mutex_unlock(&p->lock);
+	} while (at);
+	return bytes;
+}
+
+u64 pgalloc_copied(const struct pgalloc *p)
+{
+	return atomic_load_explicit(&p->copied, memory_order_relaxed);
+}
+
 u64 pgalloc_room(struct pgalloc *p)
 {
 	u64 used;

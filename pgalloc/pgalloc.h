@@ -123,5 +123,10 @@ u64 pgalloc_kept(struct pgalloc *p);
 u64 pgalloc_limit(const struct pgalloc *p);		/* as given to pgalloc_new */
 u64 pgalloc_room(struct pgalloc *p);			/* bytes that can still be handed out */
 u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id); /* bytes reserved under this id */
+/* Bytes under this id that have more than one reference. Walks all ranges, letting others in now
+ * and then. */
+u64 pgalloc_shared(struct pgalloc *p, u32 acct_id);
+/* Bytes copied into p so far by the calls above. */
+u64 pgalloc_copied(const struct pgalloc *p);
 
 #endif

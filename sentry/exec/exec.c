@@ -257,8 +257,9 @@ int exec_prepare(const struct exec_request *req, struct exec **ret)
 {
 	struct mm_config mc = { .platform = req->kernel->platform,
 				.memory = req->kernel->memory,
-				.acct_id = req->kernel->acct_id,
-				.text = req->kernel->text };
+				.acct_id = MEMORY_OF_SPACES,
+				.text = req->kernel->text,
+				.totals = &req->kernel->mm_totals };
 	const char *name = req->display_name ? req->display_name : req->path;
 	struct exec *e = calloc(1, sizeof(*e));
 	int r;

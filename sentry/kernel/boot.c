@@ -145,12 +145,14 @@ static int open_strace(struct boot *b)
 static int make_kernel(struct boot *b)
 {
 	struct kernel *k = &b->kernel;
-	struct tmpfs_options internal = { .store = k->memory, .mode = 0700, .source = "internal" };
+	struct tmpfs_options internal = {
+		.store = k->memory, .mode = 0700, .acct_id = MEMORY_OF_TMPFS, .source = "internal"
+	};
 	int err;
 
 	mutex_init(&k->tasklist_lock, RANK_TASKLIST, "tasklist");
 	waitq_init(&k->init_exit);
-	k->acct_id = 1;
+	k->stats_fd = b->config->stats_fd;
 	k->boot_monotonic_ns = clock_monotonic_ns();
 	k->boot_realtime_ns = clock_realtime_ns();
 	count_cpus(k, b->config->cpus);

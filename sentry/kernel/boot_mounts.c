@@ -28,7 +28,7 @@ static int cache_allocate(void *arg, u64 len, ssize_t (*reader)(void *, void *, 
 {
 	struct kernel *k = arg;
 	struct pgalloc_opts opts = { .mode = PGALLOC_POPULATE,
-				     .acct_id = k->acct_id,
+				     .acct_id = MEMORY_OF_CACHE,
 				     .reader = reader,
 				     .reader_arg = reader_arg };
 	int err = pgalloc_allocate(k->memory, len, &opts, ret);
@@ -77,7 +77,7 @@ static int new_tmpfs(struct mount_builder *b, struct pgalloc *store, u64 size, u
 	struct tmpfs_options o = { .store = store,
 				   .size_limit = size ? size : b->kernel->memory_limit / 2,
 				   .mode = mode,
-				   .acct_id = b->kernel->acct_id,
+				   .acct_id = MEMORY_OF_TMPFS,
 				   .source = source,
 				   .allow_any_xattr = for_overlay };
 

@@ -43,7 +43,7 @@ struct run_config {
 	bool spin;
 	bool pairs;
 	bool patch;
-	bool reuse; /* of stubs and their threads */
+	bool reuse;			/* of stubs and their threads */
 	int pass_fds[RUN_MAX_PASS_FDS]; /* host fd = guest fd */
 	int pass_fd_count;
 	bool strace;
@@ -56,6 +56,7 @@ struct run_config {
 	/* Filled by the launcher. */
 	char *caller_cwd; /* host's absolute path or NULL */
 	u32 host_uid, host_gid;
+	int stats_fd; /* the sentry writes its figures there on SIGURG; -1: nobody asks */
 };
 
 #endif

@@ -8,6 +8,7 @@
 #define MINISENTRY_SENTRY_KERNEL_KERNEL_H
 
 #include "base/lock.h"
+#include "mm/mm.h"
 #include "pgalloc/pgalloc.h"
 #include "platform/platform.h"
 #include "sentry/task/task.h"
@@ -19,13 +20,17 @@ struct net;	      /* sentry/net */
 struct tty;
 struct shm_table;
 
+/* Whose a range of guest memory is, for its accounting. */
+enum memory_user { MEMORY_OF_SPACES = 1, MEMORY_OF_TMPFS, MEMORY_OF_CACHE };
+
 struct kernel {
 	struct platform *platform;
 	struct pgalloc *memory;
-	struct text *text; /* NULL: system call sites are not patched */
-	struct mutex tasklist_lock; /* RANK_TASKLIST */
-	struct pid_table *pids;	    /* tasklist */
-	u64 host_task_room;	    /* tasks that the host grants us, read before confinement */
+	struct text *text;		  /* NULL: system call sites are not patched */
+	struct mutex tasklist_lock;	  /* RANK_TASKLIST */
+	struct pid_table *pids;		  /* tasklist */
+	u64 reaped_minflt, reaped_majflt; /* tasklist: of processes that are gone */
+	u64 host_task_room; /* tasks that the host grants us, read before confinement */
 	struct timer_service *timers;
 	struct futex_table *futexes;
 	struct superblock *internal_tmpfs; /* memfd, shm */
@@ -44,7 +49,9 @@ struct kernel {
 	u64 cpu_mask[16];
 	_Atomic u32 queued_signals; /* entries of all signal queues */
 	_Atomic u64 forks, context_switches, interrupts;
-	u32 acct_id;
+	struct mm_totals mm_totals;
+	_Atomic u64 oom_kills;
+	int stats_fd; /* where the launcher reads kernel_stats; -1: nobody asks */
 	bool strace;
 	const char *strace_filter; /* comma-separated names, NULL all */
 	int strace_fd;

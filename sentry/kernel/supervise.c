@@ -1,19 +1,22 @@
 #include "sentry/kernel/supervise.h"
 #include "base/host_proc.h"
 #include "base/log.h"
+#include "sentry/kernel/stats.h"
 #include "sentry/signal/signal.h"
 #include "sentry/tty/host_tty.h"
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
+/* From the launcher: somebody asks for figures. Ignored by default, so it may come at any time. */
+#define STATS_SIGNAL SIGURG
 /* SIGUSR2 from a waitq callback to the main thread means: look at init. */
 #define WAKE_SIGNAL SIGUSR2
 
 static void forwarded_set(sigset_t *set)
 {
-	static const int signals[] = { SIGTERM, SIGINT,	 SIGHUP,  SIGQUIT,    SIGWINCH,
-				       SIGUSR1, SIGCONT, SIGALRM, WAKE_SIGNAL };
+	static const int signals[] = { SIGTERM, SIGINT,	 SIGHUP,  SIGQUIT,     SIGWINCH,
+				       SIGUSR1, SIGCONT, SIGALRM, WAKE_SIGNAL, STATS_SIGNAL };
 
 	sigemptyset(set);
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
@@ -50,6 +53,10 @@ static void forward(struct kernel *k, struct host_tty *tty, int sig)
 	}
 	if (sig == SIGCONT && tty) {
 		host_tty_resume(tty);
+		return;
+	}
+	if (sig == STATS_SIGNAL) {
+		kernel_stats_report(k);
 		return;
 	}
 	if (sig == WAKE_SIGNAL || !k->init)

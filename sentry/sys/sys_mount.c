@@ -30,7 +30,7 @@ static int new_tmpfs(struct task *t, const struct mount_call *c, struct superblo
 				   .mode = 01777,
 				   .uid = t->cred->fsuid,
 				   .gid = t->cred->fsgid,
-				   .acct_id = t->kernel->acct_id,
+				   .acct_id = MEMORY_OF_TMPFS,
 				   .source = c->has_source ? c->source : "none" };
 	int err = tmpfs_parse_options(c->data, t->kernel->memory_limit, &o);
 

@@ -116,6 +116,8 @@ void thread_group_reap_locked(struct thread_group *tg, struct reap *ret)
 
 	ASSERT(e && e->tg == tg && tg->zombie && !tg->reaped);
 	tg->reaped = true;
+	k->reaped_minflt += tg->dead_minflt;
+	k->reaped_majflt += tg->dead_majflt;
 	if (p) {
 		p->child_utime_ns += tg->dead_utime_ns + tg->child_utime_ns;
 		p->child_stime_ns += tg->dead_stime_ns + tg->child_stime_ns;

@@ -1,0 +1,324 @@
+/* The launcher's end of `minisentry list` and `minisentry stats`; see status.h. */
+#include "cli/status.h"
+#include "sentry/task/task.h"
+#include "cli/cli.h"
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A sandbox that lives for less is not worth a socket. */
+#define SOCKET_AFTER_NS 20000000L
+/* The sentry is asked again, and the answer goes out without figures, after so long. */
+#define ASK_AGAIN_NS 100000000UL
+#define GIVE_UP_NS 1000000000UL
+/* Figures that are not older answer without asking. */
+#define FRESH_NS 10000000UL
+#define REPLY_MAX 8192
+#define PROGRAM_MAX 1024
+#define STALE_ANSWERS 64
+
+#define FIGURE(name_, label_, unit_)                                                               \
+	{                                                                                          \
+#name_, label_, STATUS_##unit_, offsetof(struct kernel_stats, name_)               \
+	}
+
+const struct status_figure status_figures[] = {
+	FIGURE(processes, "processes", COUNT),
+	FIGURE(tasks, "threads", COUNT),
+	FIGURE(address_spaces, "address spaces", COUNT),
+	FIGURE(forks, "processes and threads made", COUNT),
+	FIGURE(memory_limit, "memory limit", BYTES),
+	FIGURE(committed, "committed by the host", BYTES),
+	FIGURE(reserved, "reserved", BYTES),
+	FIGURE(anonymous, "  for processes", BYTES),
+	FIGURE(tmpfs, "  for tmpfs and shared memory", BYTES),
+	FIGURE(page_cache, "  for the page cache", BYTES),
+	FIGURE(shared, "shared by fork", BYTES),
+	FIGURE(kept, "kept for reuse", BYTES),
+	FIGURE(minor_faults, "minor faults", COUNT),
+	FIGURE(major_faults, "major faults", COUNT),
+	FIGURE(cow_copied, "copied on write and by fork", BYTES),
+	FIGURE(break_copy, "  breaks that copied", COUNT),
+	FIGURE(break_owner, "  breaks without another owner", COUNT),
+	FIGURE(break_file, "  breaks of private file pages", COUNT),
+	FIGURE(fork_copy, "  pieces copied by fork", COUNT),
+	FIGURE(oom_kills, "killed for lack of memory", COUNT),
+};
+const size_t status_figure_count = ARRAY_SIZE(status_figures);
+
+/* ---- the folder ---- */
+
+static bool own_and_private(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+	       !(st.st_mode & 077);
+}
+
+void status_dir(int i, bool make, char *ret, size_t size)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	struct stat st;
+	char base[64];
+	int n;
+
+	snprintf(base, sizeof(base), "/run/user/%u", geteuid());
+	if (i == 0 && (!runtime || runtime[0] != '/')) {
+		*ret = '\0';
+		return;
+	}
+	if (i < 2) {
+		/* Given to the user by whoever logs him in; nothing is put where it is missing. */
+		n = snprintf(ret, size, "%s/minisentry", i == 0 ? runtime : base);
+		if (stat(i == 0 ? runtime : base, &st) < 0 || st.st_uid != geteuid())
+			n = -1;
+	} else {
+		n = snprintf(ret, size, "/tmp/minisentry-%u", geteuid());
+	}
+	if (n > 0 && (size_t)n < size && make)
+		(void)mkdir(ret, 0700);
+	if (n <= 0 || (size_t)n >= size || !own_and_private(ret))
+		*ret = '\0';
+}
+
+/* ---- life ---- */
+
+void status_init(struct status_socket *c, struct run_config *config)
+{
+	*c = (struct status_socket){ .config = config, .listen_fd = -1, .signal_fd = -1 };
+	c->started_ns = clock_monotonic_ns();
+	if (pipe2(c->pipe, O_CLOEXEC | O_NONBLOCK) < 0)
+		c->pipe[0] = c->pipe[1] = -1;
+	config->stats_fd = c->pipe[1];
+}
+
+void status_sentry(struct status_socket *c)
+{
+	if (c->pipe[0] >= 0)
+		close(c->pipe[0]);
+}
+
+void status_launcher(struct status_socket *c, pid_t sentry)
+{
+	c->sentry = sentry;
+	if (c->pipe[1] >= 0)
+		close(c->pipe[1]);
+}
+
+/* A socket of that name whose owner is gone, and whose number we have now, goes. */
+static int bind_new(int fd, const struct sockaddr_un *a)
+{
+	mode_t old = umask(077);
+	int ret = bind(fd, (const struct sockaddr *)a, sizeof(*a));
+
+	if (ret < 0 && errno == EADDRINUSE && unlink(a->sun_path) == 0)
+		ret = bind(fd, (const struct sockaddr *)a, sizeof(*a));
+	umask(old);
+	return ret;
+}
+
+/* Without one the sandbox runs all the same, and is not listed. */
+static void open_socket(struct status_socket *c, const sigset_t *set)
+{
+	struct sockaddr_un *a = &c->address;
+	char dir[sizeof(a->sun_path)];
+
+	c->tried = true;
+	if (c->pipe[0] < 0)
+		return;
+	a->sun_family = AF_UNIX;
+	for (int i = 0; i < STATUS_DIRS && c->listen_fd < 0; i++) {
+		status_dir(i, true, dir, sizeof(dir));
+		if (!dir[0] || (size_t)snprintf(a->sun_path, sizeof(a->sun_path), "%s/%d", dir,
+						getpid()) >= sizeof(a->sun_path))
+			continue;
+		c->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		if (c->listen_fd >= 0 &&
+		    (bind_new(c->listen_fd, a) < 0 || listen(c->listen_fd, 16) < 0)) {
+			close(c->listen_fd);
+			c->listen_fd = -1;
+		}
+	}
+	if (c->listen_fd < 0)
+		return;
+	c->signal_fd = signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (c->signal_fd < 0)
+		status_end(c);
+}
+
+void status_end(struct status_socket *c)
+{
+	for (int i = 0; i < c->client_count; i++)
+		close(c->client[i]);
+	c->client_count = 0;
+	if (c->listen_fd >= 0) {
+		unlink(c->address.sun_path);
+		close(c->listen_fd);
+	}
+	c->listen_fd = -1;
+}
+
+/* ---- answers ---- */
+
+/* The program and its arguments on one line, without what a terminal would obey. */
+static void put_program(FILE *f, char **argv)
+{
+	size_t n = 0;
+
+	fputs("program ", f);
+	for (char **a = argv; *a && n < PROGRAM_MAX; a++) {
+		for (const unsigned char *p = (const unsigned char *)*a; *p && n < PROGRAM_MAX;
+		     p++, n++)
+			fputc(*p < ' ' || *p == 127 ? '?' : *p, f);
+		if (a[1])
+			fputc(' ', f);
+	}
+	fputc('\n', f);
+}
+
+static size_t compose(const struct status_socket *c, bool figures, char *buf, size_t size)
+{
+	u64 now = clock_monotonic_ns();
+	FILE *f = fmemopen(buf, size, "w");
+	long len;
+
+	if (!f)
+		return 0;
+	fprintf(f, "version %s\nid %d\nsentry_pid %d\nuptime_ms %lu\n", MINISENTRY_VERSION,
+		getpid(), c->sentry, (now - c->started_ns) / 1000000);
+	put_program(f, c->config->argv);
+	if (figures) {
+		fprintf(f, "platform %s\n",
+			c->stats.platform == PLATFORM_PTRACE ? "ptrace" : "seccomp");
+		for (size_t i = 0; i < status_figure_count; i++)
+			fprintf(f, "%s %lu\n", status_figures[i].name,
+				*(const u64 *)((const char *)&c->stats + status_figures[i].offset));
+	}
+	fputs("end\n", f);
+	fflush(f);
+	len = ftell(f);
+	fclose(f);
+	return len > 0 ? (size_t)len : 0;
+}
+
+static void answer_all(struct status_socket *c, bool figures)
+{
+	char reply[REPLY_MAX];
+	size_t len = compose(c, figures, reply, sizeof(reply));
+
+	for (int i = 0; i < c->client_count; i++) {
+		/* Fits the socket's buffer: nobody is waited for. */
+		if (len)
+			(void)!send(c->client[i], reply, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+		close(c->client[i]);
+	}
+	c->client_count = 0;
+}
+
+static void ask(struct status_socket *c)
+{
+	c->asked_ns = clock_monotonic_ns();
+	kill(c->sentry, SIGURG);
+}
+
+static void accept_one(struct status_socket *c)
+{
+	struct ucred peer;
+	socklen_t len = sizeof(peer);
+	int fd = accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd < 0)
+		return;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 ||
+	    (peer.uid != geteuid() && peer.uid != 0)) {
+		close(fd);
+		return;
+	}
+	c->client[c->client_count++] = fd;
+	if (c->stats_ns && clock_monotonic_ns() - c->stats_ns < FRESH_NS) {
+		answer_all(c, true);
+	} else if (c->client_count == 1) {
+		/* What came too late for others is not for this one. */
+		for (int i = 0; i < STALE_ANSWERS; i++)
+			if (read(c->pipe[0], &c->stats, sizeof(c->stats)) <= 0)
+				break;
+		ask(c);
+		c->since_ns = c->asked_ns;
+	}
+}
+
+static void take_figures(struct status_socket *c)
+{
+	struct kernel_stats s;
+
+	if (read(c->pipe[0], &s, sizeof(s)) != sizeof(s) || s.magic != KERNEL_STATS_MAGIC)
+		return;
+	c->stats = s;
+	c->stats_ns = clock_monotonic_ns();
+	answer_all(c, true);
+}
+
+static void look_at_clock(struct status_socket *c)
+{
+	u64 now = clock_monotonic_ns();
+
+	if (!c->client_count)
+		return;
+	if (now - c->since_ns >= GIVE_UP_NS)
+		answer_all(c, false);
+	else if (now - c->asked_ns >= ASK_AGAIN_NS)
+		ask(c); /* it may not have been ready for the signal */
+}
+
+static int next_signal(struct status_socket *c, siginfo_t *ret)
+{
+	struct signalfd_siginfo si;
+
+	if (read(c->signal_fd, &si, sizeof(si)) != sizeof(si))
+		return -1;
+	*ret = (siginfo_t){ .si_signo = (int)si.ssi_signo, .si_code = si.ssi_code };
+	return ret->si_signo;
+}
+
+int status_wait_signal(struct status_socket *c, const sigset_t *set, siginfo_t *ret)
+{
+	const struct timespec first = { .tv_nsec = SOCKET_AFTER_NS };
+
+	if (!c->tried) {
+		int sig = sigtimedwait(set, ret, &first);
+
+		if (sig > 0 || errno != EAGAIN)
+			return sig;
+		open_socket(c, set);
+	}
+	if (c->listen_fd < 0)
+		return sigwaitinfo(set, ret);
+	for (;;) {
+		struct pollfd p[] = {
+			{ .fd = c->signal_fd, .events = POLLIN },
+			{ .fd = c->client_count < STATUS_CLIENTS ? c->listen_fd : -1,
+			  .events = POLLIN },
+			{ .fd = c->client_count ? c->pipe[0] : -1, .events = POLLIN },
+		};
+
+		if (poll(p, ARRAY_SIZE(p), c->client_count ? (int)(ASK_AGAIN_NS / 1000000) : -1) <
+			    0 &&
+		    errno != EINTR)
+			return -1;
+		if (p[0].revents)
+			return next_signal(c, ret);
+		if (p[2].revents)
+			take_figures(c);
+		if (p[1].revents)
+			accept_one(c);
+		look_at_clock(c);
+	}
+}
