@@ -196,6 +196,8 @@ struct platform_as {
 	u64 former_cpu_ns;     /* immutable between reuses: CPU time of former guests */
 	struct list pool_node; /* protected by pool.lock */
 	_Atomic u32 context_count;
+	/* seccomp, pair.c: how often its threads have stopped, and how long they have spun */
+	_Atomic u64 stops, spun_tsc;
 };
 /* Kills and reaps the stub, frees. Nobody refers to it. */
 void as_destroy(struct platform_as *as);
@@ -250,12 +252,18 @@ bool context_all_gone(struct platform_as *as, u64 deadline_ns);
 struct turn_pace {
 	u64 guest_tsc;	   /* moving average: how long the guest has its turn */
 	u64 moved_tsc;	   /* when the owner was last moved to another CPU */
-	u64 spun_tsc;	   /* by both sides, since the last sample */
+	u64 spun_tsc;	   /* by the owner, since the last sample */
+	u64 stub_spun_tsc; /* by the stub, since pair_update told its address space */
 	u32 apart_turns;   /* that the two sides are taken to be on different CPUs */
 	bool stub_spins;   /* while the owner has its turn */
 	u32 pair;	   /* that the context is on, from 1; 0: none */
 	u32 stops, recent; /* since the last sample of CPU time; since it was last thought of */
-	u64 sample_tsc, sample_cpu_ns;
+	u32 sleeps;	   /* of both sides, since the last sample */
+	u64 sample_tsc;	   /* when; 0: never */
+	struct pace_sample {
+		u64 own_ns;			  /* CPU time of the owner */
+		u64 as_ns, as_stops, as_spun_tsc; /* and of all threads of the stub */
+	} sample;
 };
 
 /* Twice what any XSAVE area takes that a kernel hands out (AMX: 11 KiB). */

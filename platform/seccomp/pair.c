@@ -12,6 +12,9 @@
  * It does not pay for guests that compute: two CPUs then do the work of one. What
  * decides is CPU time a stop, of both sides, which queueing does not distort. It
  * is looked at once in a while; a context that computes for long is freed at once.
+ *
+ * Away from a pair most of it may be switches and futex calls, which a pair would
+ * spare; they do not count, as far as they can be told.
  */
 #include "base/host_thread.h"
 #include "base/host_sync.h"
@@ -20,9 +23,12 @@
 
 #define SAMPLE_STOPS 64
 #define SAMPLE_NS 1000000
-/* Of CPU time a stop, without spinning. Switches and futex calls alone take some 6 us. */
-#define JOIN_NS 10000
-#define LEAVE_NS 20000
+/* Of CPU time a stop, without spinning and sleeping. */
+#define JOIN_NS 8000
+#define LEAVE_NS 16000
+/* What it takes to send one side to sleep and to wake it: 3 to 8 us, as the host's caches have it.
+ */
+#define SLEEP_NS 6000
 /* How long a stub on a pair may compute before it is looked at. */
 #define WATCH_NS 2000000
 
@@ -46,10 +52,19 @@ void pairs_init(struct platform *p)
 	}
 }
 
-/* CPU time that both sides have used so far. Owner thread. */
-static u64 cpu_ns(struct platform_context *ctx)
+/* The host tells no thread's CPU time to another process: all threads of a stub count as one. */
+static struct pace_sample sample_now(const struct platform_context *ctx)
 {
-	return as_cpu_ns(ctx->as) + host_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	const struct platform_as *as = ctx->as;
+
+	return (struct pace_sample){ host_clock_ns(CLOCK_THREAD_CPUTIME_ID), as_cpu_ns(as),
+				     atomic_load(&as->stops), atomic_load(&as->spun_tsc) };
+}
+
+/* For each stop: of `worked` ns without those that were spun. */
+static u64 per_stop(u64 worked, u64 spun_tsc, u64 stops)
+{
+	return (worked - MIN(worked, tsc_to_ns(spun_tsc))) / MAX(stops, 1UL);
 }
 
 static void join(struct platform_context *ctx)
@@ -84,42 +99,47 @@ void pair_leave(struct platform_context *ctx)
 static void sample(struct platform_context *ctx, u64 now)
 {
 	struct turn_pace *pace = &ctx->pace;
-	u64 used = cpu_ns(ctx), spun = tsc_to_ns(pace->spun_tsc);
-	u64 worked = used - pace->sample_cpu_ns, each = (worked - MIN(worked, spun)) / pace->stops;
+	struct pace_sample s = sample_now(ctx), *last = &pace->sample;
+	u64 each = per_stop(s.own_ns - last->own_ns, pace->spun_tsc, pace->stops) +
+		   per_stop(s.as_ns - last->as_ns, s.as_spun_tsc - last->as_spun_tsc,
+			    s.as_stops - last->as_stops);
 
+	each -= MIN(each, SLEEP_NS * (u64)pace->sleeps / MAX(pace->stops, 1u));
 	if (pace->pair && each > LEAVE_NS)
 		pair_leave(ctx);
 	else if (!pace->pair && pace->sample_tsc && each < JOIN_NS)
 		join(ctx);
-	pace->stops = 0;
+	pace->stops = pace->sleeps = 0;
 	pace->spun_tsc = 0;
 	pace->sample_tsc = now;
-	pace->sample_cpu_ns = used;
+	pace->sample = s;
 }
 
 /* Has enough happened for a sample? The clock is asked once in a while. */
-static bool sample_due(struct turn_pace *pace, u64 *ret_now)
+static bool sample_due(struct platform_context *ctx, u64 *ret_now)
 {
+	struct turn_pace *pace = &ctx->pace;
+
 	if (pace->sample_tsc && ++pace->recent < SAMPLE_STOPS)
 		return false;
 	*ret_now = tsc_now();
+	atomic_fetch_add(&ctx->as->stops, pace->recent);
+	atomic_fetch_add(&ctx->as->spun_tsc, pace->stub_spun_tsc);
 	pace->stops += pace->recent;
 	pace->recent = 0;
+	pace->stub_spun_tsc = 0;
 	return !pace->sample_tsc || *ret_now - pace->sample_tsc > tsc_from_ns(SAMPLE_NS);
 }
 
 bool pair_update(struct platform_context *ctx)
 {
-	struct turn_pace *pace = &ctx->pace;
 	u64 now;
 
 	if (!ctx->platform->pairs.count)
 		return false;
-	if (sample_due(pace, &now)) {
-		pace->stops = MAX(pace->stops, 1u);
+	if (sample_due(ctx, &now))
 		sample(ctx, now);
-	}
-	return pace->pair;
+	return ctx->pace.pair;
 }
 
 struct pair_watch pair_watch_begin(u64 now)

@@ -178,7 +178,7 @@ static bool decide(struct platform_context *ctx, u32 *ret_rounds)
 	bool spinning = false;
 
 	if (pace->stub_spins)
-		pace->spun_tsc += MIN(ctx->clock.service, window);
+		pace->stub_spun_tsc += MIN(ctx->clock.service, window);
 	pace->stub_spins = false;
 	if (pair_update(ctx)) {
 		spinning = pace->stub_spins = true;
@@ -204,8 +204,10 @@ bool turn_run(struct platform_context *ctx, u32 resume)
 		resume |= RESUME_DEFERRED;
 	ctx->shared->kind = resume;
 	old = atomic_exchange(&ctx->shared->word, TURN_STUB);
-	if (old & TURN_STUB_SLEEPS)
+	if (old & TURN_STUB_SLEEPS) {
+		ctx->pace.sleeps++;
 		host_futex_wake(&ctx->shared->word, 1, false);
+	}
 	/* Who interrupts sets `interrupted` and then looks at in_guest; we did it the other way
 	 * round, and the exchange is a barrier. */
 	if (resume != RESUME_SAVE && atomic_load_explicit(&ctx->interrupted, memory_order_relaxed))
@@ -216,6 +218,7 @@ bool turn_run(struct platform_context *ctx, u32 resume)
 	if (spinning && spin(ctx))
 		return (atomic_load(&ctx->shared->word) & TURN_MASK) == TURN_SENTRY;
 	ctx->pace.apart_turns = 0;
+	ctx->pace.sleeps++;
 	there = wait_turn(ctx);
 	note_guest_turn(ctx, clock_stop(&ctx->clock));
 	return there;
