@@ -9,10 +9,14 @@ MODULES := base pgalloc platform vfs tmpfs mm sentry cli
 
 WARN    := -Wall -Wextra -Werror -Wno-unused-parameter
 ALLFLAGS = -std=gnu17 -D_GNU_SOURCE $(OPT) $(WARN) -fno-strict-aliasing -I. -I$(BUILD)/gen -MMD -MP $(CFLAGS) $(VARIANT)
-LDLIBS  := -lseccomp -lcap -lZydis -lpthread
+# Whether `main` links with these: $(call links,function,libraries).
+links = $(shell printf 'void $(1)(void);int main(void){$(1)();}' | $(CC) -fno-lto -w -xc -o /dev/null - $(2) >/dev/null 2>&1 && echo yes)
+# Static where that works: each shared library takes its time at every start.
+CAP_STATIC := -Wl,-Bstatic -lcap -Wl,-Bdynamic
+LDLIBS  := $(if $(call links,cap_init,$(CAP_STATIC)),$(CAP_STATIC),-lcap) -lZydis -lpthread
 
 # The stub is freestanding code with its own rules (platform/stub/stub.mk); everything else is C and S by wildcard.
-src_of   = $(filter-out platform/stub/% %.bpf.c $(AUDIT_SKIP),$(shell find $(1) -name '*.c' -o -name '*.S'))
+src_of   = $(filter-out platform/stub/% %.bpf.c %_gen.c $(AUDIT_SKIP),$(shell find $(1) -name '*.c' -o -name '*.S'))
 objs_of  = $(patsubst %,$(BUILD)/%.o,$(basename $(call src_of,$(1))))
 OBJS     = $(foreach m,$(MODULES),$(call objs_of,$(m)))
 LIBS    := $(foreach m,$(filter-out cli,$(MODULES)),$(BUILD)/lib$(m).a)
@@ -20,6 +24,7 @@ LIBS    := $(foreach m,$(filter-out cli,$(MODULES)),$(BUILD)/lib$(m).a)
 all: $(BUILD)/minisentry
 
 -include platform/stub/stub.mk
+-include sentry/confine/filter.mk
 -include cli/audit/audit.mk
 -include bench/bench.mk
 -include test/test.mk

@@ -50,6 +50,7 @@ static void report_layers(void)
 		waitpid(pid, &status, 0);
 		return;
 	}
+	int err;
 	const char *why = s.ns_reason[0] ? s.ns_reason : "not granted together with the others";
 	row("user namespace", s.user_ns || s.mount_ns,
 	    s.user_ns	 ? "own ids only"
@@ -57,7 +58,8 @@ static void report_layers(void)
 			 : why);
 	row("mount namespace", s.mount_ns, s.mount_ns ? "" : why);
 	row("PID namespace", s.pid_ns, s.pid_ns ? "" : why);
-	row("network namespace", s.net_ns, s.net_ns ? "no host network" : why);
+	err = confine_network(&s);
+	row("network namespace", s.net_ns, s.net_ns ? "no host network" : strerror(-err));
 	row("IPC namespace", s.ipc_ns, s.ipc_ns ? "" : why);
 	int root = -1;
 	if (confine_root_view(&config, &s) < 0)
@@ -71,7 +73,7 @@ static void report_layers(void)
 		row("Landlock", false, s.landlock_reason);
 	else
 		printf("%-22s yes  ABI %d\n", "Landlock", s.landlock_abi);
-	int err = confine_drop_caps(&s);
+	err = confine_drop_caps(&s);
 	row("no capabilities", err == 0, err == 0 ? "all dropped, no_new_privs" : strerror(-err));
 	err = confine_load_filter(PLATFORM_PTRACE, &s);
 	row("sentry seccomp filter", err == 0,

@@ -12,8 +12,7 @@ ifeq ($(AUDIT_MISSING),)
 AUDIT_OBJS := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %.bpf.c,$(wildcard cli/audit/*.c)))
 # Static where that works: three libraries less to load for each run, which needs none of them.
 AUDIT_STATIC := -Wl,-Bstatic -lbpf -lelf -lz -Wl,-Bdynamic
-LDLIBS += $(shell printf 'void bpf_object__load(void);int main(void){bpf_object__load();}' | $(CC) -fno-lto -w -xc -o /dev/null - \
-	$(AUDIT_STATIC) >/dev/null 2>&1 && echo '$(AUDIT_STATIC)' || echo -lbpf -lelf -lz)
+LDLIBS += $(if $(call links,bpf_object__load,$(AUDIT_STATIC)),$(AUDIT_STATIC),-lbpf -lelf -lz)
 $(AUDIT_OBJS) $(BUILD)/cli/audit.o $(BUILD)/cli/doctor.o: ALLFLAGS += -DMINISENTRY_HAVE_AUDIT
 $(AUDIT_OBJS): $(BUILD)/gen/audit.skel.h
 

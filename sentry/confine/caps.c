@@ -14,7 +14,7 @@ int confine_drop_caps(struct confine_state *state)
 	 * and needs CAP_SETPCAP, so a refusal is fine. */
 	for (cap_value_t cap = 0; cap <= CAP_LAST_CAP; cap++)
 		(void)cap_drop_bound(cap);
-	(void)cap_reset_ambient();
+	(void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	none = cap_init();
 	if (!none)
 		return -ENOMEM;

@@ -7,10 +7,11 @@
  *	root view	a tmpfs with bind mounts, pivot_root	rootview.c
  *	Landlock	path allowlist				landlock.c
  *	capabilities	all dropped (libcap), no_new_privs	caps.c
- *	seccomp		allowlist (libseccomp), kill		filter.c
+ *	seccomp		allowlist (built by libseccomp), kill	filter.c
  *
- * Order: clone into namespaces -> open host files -> root view -> make the
- * kernel -> landlock -> caps -> filter -> start threads.
+ * Order: clone into namespaces -> network namespace, and at the same time open
+ * host files and root view -> landlock -> make the kernel -> caps -> filter ->
+ * start threads.
  */
 #ifndef MINISENTRY_SENTRY_CONFINE_CONFINE_H
 #define MINISENTRY_SENTRY_CONFINE_CONFINE_H
@@ -32,6 +33,11 @@ struct confine_state {
  * the child 0. -errno when even fork fails. Single-threaded callers only.
  */
 pid_t confine_fork(bool no_namespaces, struct confine_state *ret);
+/*
+ * The calling thread's network namespace, and that of all that it starts from here on: of its own,
+ * because the kernel takes longer to make it than all others. 0 or -errno.
+ */
+int confine_network(struct confine_state *state);
 
 /* ---- rootview.c ---- */
 
@@ -67,7 +73,7 @@ int confine_landlock_abi(void);
 /* no_new_privs, bounding set and all capability sets emptied. 0 or -errno. */
 int confine_drop_caps(struct confine_state *state);
 
-/* ---- filter.c ---- */
+/* ---- filter.c, filter_table.c ---- */
 
 struct confine_rule {
 	int nr;
@@ -76,8 +82,6 @@ struct confine_rule {
 };
 /* The allowlist as a table, for docs, doctor and the audit. Returns the count. */
 size_t confine_filter_rules(const struct confine_rule **ret);
-/* Compiles it ahead, which takes a while. 0 or -errno. */
-int confine_prepare_filter(enum platform_kind kind);
 /* Loads it (TSYNC: every thread). kind decides whether ptrace is in it. */
 int confine_load_filter(enum platform_kind kind, struct confine_state *state);
 

@@ -89,14 +89,12 @@ static void note_flags(struct confine_state *s, unsigned long flags)
 	s->user_ns = flags & CLONE_NEWUSER;
 	s->mount_ns = flags & CLONE_NEWNS;
 	s->pid_ns = flags & CLONE_NEWPID;
-	s->net_ns = flags & CLONE_NEWNET;
 	s->ipc_ns = flags & CLONE_NEWIPC;
 }
 
 pid_t confine_fork(bool no_namespaces, struct confine_state *ret)
 {
-	const unsigned long all =
-		CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
+	const unsigned long all = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
 	/* Best first: with privilege no user namespace is needed; without, one grants the rest. */
 	const unsigned long tries[] = { all, all | CLONE_NEWUSER,
 					CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID, CLONE_NEWUSER };
@@ -118,4 +116,12 @@ pid_t confine_fork(bool no_namespaces, struct confine_state *ret)
 	}
 	note_flags(ret, 0);
 	return try_flags(0);
+}
+
+int confine_network(struct confine_state *state)
+{
+	if (unshare(CLONE_NEWNET) < 0)
+		return -errno;
+	state->net_ns = true;
+	return 0;
 }

@@ -45,7 +45,7 @@ struct boot {
 	struct mount_ns *mounts;
 	struct host_tty *tty;
 	bool prepared;
-	int kernel_error; /* of make_kernel */
+	int collect_error, kernel_error; /* of their functions */
 };
 
 static int make_memory(struct boot *b)
@@ -75,9 +75,6 @@ static void while_zygote_starts(void *arg)
 		return;
 	b->prepared = true;
 	b->kernel_error = make_kernel(b);
-	/* If this fails, so does loading it. */
-	confine_prepare_filter(b->config->platform == PLATFORM_PTRACE ? PLATFORM_PTRACE
-								      : PLATFORM_SECCOMP);
 }
 
 static int start_platform(struct boot *b)
@@ -178,6 +175,34 @@ static int make_kernel(struct boot *b)
 	err = boot_mounts(k, b->config, &b->host, b->disk_store ? b->disk_store : k->memory,
 			  b->root_cred, &b->mounts);
 	return err;
+}
+
+static void *collect_main(void *arg)
+{
+	struct boot *b = arg;
+
+	b->collect_error = boot_host_collect(b->config, b->state, &b->host);
+	return NULL;
+}
+
+/*
+ * What the run needs of the host, and the network namespace. Each takes the kernel a while, so a
+ * thread that ends with it does the former: the mounts are everybody's, the namespace is of the
+ * thread that makes it, and so of the zygote and of all later threads.
+ */
+static int collect(struct boot *b)
+{
+	pthread_t thread;
+	bool started = !b->config->no_namespaces &&
+		       pthread_create(&thread, NULL, collect_main, b) == 0;
+
+	if (!b->config->no_namespaces)
+		(void)confine_network(b->state);
+	if (started)
+		pthread_join(thread, NULL);
+	else
+		collect_main(b);
+	return b->collect_error;
 }
 
 /*
@@ -433,7 +458,7 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	supervise_block_signals();
 	b->kernel.host_task_room = host_task_room();
 	/* The root view hides the caller's folders, so what is written there is opened before. */
-	if (open_strace(b) < 0 || boot_host_collect(config, state, &b->host) < 0)
+	if (open_strace(b) < 0 || collect(b) < 0)
 		return EXIT_OURS;
 	confine_files(b);
 	report_layers(state);
