@@ -64,6 +64,8 @@ static void report_layers(void)
 	int root = -1;
 	if (confine_root_view(&config, &s) < 0)
 		row("root view", false, s.root_view_reason);
+	else if ((err = confine_leave_host_root()) < 0)
+		row("root view", false, strerror(-err));
 	else
 		row("root view", true, "pivot_root into a read-only view of the system folders");
 	/* What works on the view, if there is one: it has taken the place of the host's folders. */

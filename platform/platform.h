@@ -53,14 +53,11 @@ struct platform_config {
 	int file_count;
 	/* Called for each explanation line ("seccomp refused: ...; using ptrace"). May be NULL. */
 	void (*explain)(const char *line);
-	/* Work to do while the zygote starts; called for each one that is started. May be NULL. */
-	void (*meanwhile)(void *arg);
-	void *meanwhile_arg;
 };
 
 /*
- * Starts the zygote and probes the mechanism. Must run before the sentry has
- * other threads and before it is confined. With PLATFORM_AUTO, seccomp is tried
+ * Starts the zygote and probes the mechanism. Must run before the sentry is
+ * confined. With PLATFORM_AUTO, seccomp is tried
  * first, ptrace second. The calling thread must live as long as the sentry: the
  * host kills the stubs when the thread that made the zygote exits. SIGCHLD must
  * not be ignored by SIG_IGN. 0, or -errno after an explain() line that says which

@@ -135,8 +135,6 @@ static int zygote_attempt(struct platform *p, const struct platform_config *conf
 	ret = zygote_spawn(p, config);
 	if (ret < 0)
 		return ret;
-	if (config->meanwhile)
-		config->meanwhile(config->meanwhile_arg);
 	ret = host_recv_msg(p->zygote_socket, &hello, sizeof(hello), REPLY_TIMEOUT_NS);
 	if (ret < 0 || hello != STUB_MAGIC) {
 		ret = ret < 0 && ret != -EPIPE ? ret : -EACCES;

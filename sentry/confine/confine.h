@@ -51,6 +51,11 @@ extern const char *const confine_visible_paths[];
  */
 #define CONFINE_VIEW "/root"
 int confine_root_view(const struct run_config *config, struct confine_state *state);
+/*
+ * Takes the host's root away, which no name leads to any more. Of its own, for the kernel waits for
+ * other CPUs; before anything is confined. 0 or -errno.
+ */
+int confine_leave_host_root(void);
 /* Without a root view: which entries of the host's / must look empty. Allocated, NULL-terminated.
  */
 char **confine_hidden_paths(const struct run_config *config);

@@ -54,8 +54,7 @@ static int add_row(scmp_filter_ctx ctx, const struct filter_row *row, bool ptrac
 	case PRCTL_NAME:
 		return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 1,
 					SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME, 0));
-	case PTRACE_ONLY:
-		return ptrace ? seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 0) : 0;
+	case PTRACE_ONLY: return ptrace ? seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 0) : 0;
 	}
 	return -EINVAL;
 }

@@ -203,10 +203,14 @@ int confine_root_view(const struct run_config *config, struct confine_state *sta
 		umount2(base, MNT_DETACH);
 		return fail(state, "pivot_root", ret);
 	}
-	if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-		return fail(state, "leaving the old root", -errno);
 	state->root_view = true;
 	return 0;
+}
+
+int confine_leave_host_root(void)
+{
+	/* It lies on top of the view's root, where names do not lead to it. */
+	return umount2(".", MNT_DETACH) < 0 || chdir("/") < 0 ? -errno : 0;
 }
 
 static bool visible_entry(const char *path, const struct run_config *config)

@@ -1,5 +1,6 @@
 /* The order of a sandbox's life; see boot.h and confine.h. */
 #include "sentry/kernel/boot.h"
+#include "base/host_sync.h"
 #include "base/host_thread.h"
 #include "base/log.h"
 #include "mm/text.h"
@@ -17,7 +18,9 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +47,12 @@ struct boot {
 	const struct cred *root_cred, *user_cred;
 	struct mount_ns *mounts;
 	struct host_tty *tty;
-	bool prepared;
-	int collect_error, kernel_error; /* of their functions */
+	struct preparation {
+		pthread_t thread;
+		bool started;
+		_Atomic u32 collected; /* futex: 0, then 1 when host and memory are there */
+		int error, kernel_error;
+	} preparation;
 };
 
 static int make_memory(struct boot *b)
@@ -64,19 +71,6 @@ static int make_memory(struct boot *b)
 	return 0;
 }
 
-static int make_kernel(struct boot *b);
-
-/* What needs nothing of the platform. */
-static void while_zygote_starts(void *arg)
-{
-	struct boot *b = arg;
-
-	if (b->prepared)
-		return;
-	b->prepared = true;
-	b->kernel_error = make_kernel(b);
-}
-
 static int start_platform(struct boot *b)
 {
 	struct platform_config pc = { .kind = b->config->platform,
@@ -84,9 +78,7 @@ static int start_platform(struct boot *b)
 				      .pairs = b->config->pairs,
 				      .patch = b->config->patch,
 				      .reuse = b->config->reuse,
-				      .explain = explain,
-				      .meanwhile = while_zygote_starts,
-				      .meanwhile_arg = b };
+				      .explain = explain };
 	int err;
 
 	pc.files[pc.file_count++] = pgalloc_file(b->kernel.memory);
@@ -177,34 +169,6 @@ static int make_kernel(struct boot *b)
 	return err;
 }
 
-static void *collect_main(void *arg)
-{
-	struct boot *b = arg;
-
-	b->collect_error = boot_host_collect(b->config, b->state, &b->host);
-	return NULL;
-}
-
-/*
- * What the run needs of the host, and the network namespace. Each takes the kernel a while, so a
- * thread that ends with it does the former: the mounts are everybody's, the namespace is of the
- * thread that makes it, and so of the zygote and of all later threads.
- */
-static int collect(struct boot *b)
-{
-	pthread_t thread;
-	bool started = !b->config->no_namespaces &&
-		       pthread_create(&thread, NULL, collect_main, b) == 0;
-
-	if (!b->config->no_namespaces)
-		(void)confine_network(b->state);
-	if (started)
-		pthread_join(thread, NULL);
-	else
-		collect_main(b);
-	return b->collect_error;
-}
-
 /*
  * Everything that the run needs of the host's files is open by now. Before the zygote: the stubs
  * must be in the same Landlock domain as the sentry, or it may not trace them.
@@ -218,6 +182,59 @@ static void confine_files(struct boot *b)
 	else
 		snprintf(b->state->landlock_reason, sizeof(b->state->landlock_reason),
 			 "switched off");
+}
+
+/*
+ * Half of the start is done by a thread that ends before anything is confined: the mounts and the
+ * guest kernel, while the first thread makes the network namespace, which is of the thread that
+ * makes it and so of the zygote and of all later threads, and the platform.
+ */
+static void *prepare_main(void *arg)
+{
+	struct boot *b = arg;
+	struct preparation *p = &b->preparation;
+
+	b->kernel.host_task_room = host_task_room();
+	/* The root view hides the caller's folders, so what is written there is opened before. */
+	p->error = open_strace(b);
+	if (p->error == 0)
+		p->error = boot_host_collect(b->config, b->state, &b->host);
+	if (p->error == 0)
+		p->error = make_memory(b);
+	atomic_store(&p->collected, 1);
+	host_futex_wake(&p->collected, 1, true);
+	if (p->error < 0)
+		return NULL;
+	if (b->state->root_view)
+		p->kernel_error = confine_leave_host_root();
+	if (p->kernel_error < 0)
+		boot_error(p->kernel_error, NULL, "cannot leave the host's root");
+	else
+		p->kernel_error = make_kernel(b);
+	return NULL;
+}
+
+/* 0 when the host's files are open and the guest's memory is there. */
+static int prepare_begin(struct boot *b)
+{
+	struct preparation *p = &b->preparation;
+
+	p->started = pthread_create(&p->thread, NULL, prepare_main, b) == 0;
+	if (!b->config->no_namespaces)
+		(void)confine_network(b->state);
+	if (!p->started)
+		prepare_main(b);
+	while (!atomic_load(&p->collected))
+		host_futex_wait(&p->collected, 0, -1, true);
+	return p->error;
+}
+
+/* 0 when the guest kernel is there, too. */
+static int prepare_end(struct boot *b)
+{
+	if (b->preparation.started)
+		pthread_join(b->preparation.thread, NULL);
+	return b->preparation.kernel_error;
 }
 
 /* The last steps before threads: nothing that follows may need more of the host. */
@@ -456,14 +473,12 @@ int sentry_run(struct run_config *config, struct confine_state *state)
 	/* Nor may it shrink an arena: it would read /proc/sys/vm/overcommit_memory first. */
 	mallopt(M_TRIM_THRESHOLD, INT_MAX);
 	supervise_block_signals();
-	b->kernel.host_task_room = host_task_room();
-	/* The root view hides the caller's folders, so what is written there is opened before. */
-	if (open_strace(b) < 0 || collect(b) < 0)
+	if (prepare_begin(b) < 0)
 		return EXIT_OURS;
 	confine_files(b);
 	report_layers(state);
-	if (make_memory(b) < 0 || safecopy_init() < 0 || start_platform(b) < 0 ||
-	    b->kernel_error < 0 || confine(b) < 0 || start_threads(b) < 0)
+	if (safecopy_init() < 0 || start_platform(b) < 0 || prepare_end(b) < 0 || confine(b) < 0 ||
+	    start_threads(b) < 0)
 		return EXIT_OURS;
 	code = start_guest(b);
 	if (code == 0)
