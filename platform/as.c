@@ -94,20 +94,26 @@ void as_destroy(struct platform_as *as)
 {
 	struct platform *p = as->platform;
 	struct retired_thread *r, *tmp;
+	/* As the init of a PID namespace we end when all others are gone: the host waits for them.
+	 */
+	bool leave = atomic_load(&p->ending) && host_getpid() == 1;
 
 	ASSERT(list_empty(&as->contexts));
+
 	reaper_remove(p, as);
 	host_kill(as->pid, SIGKILL);
-	host_reap(as->pid);
+	if (!leave)
+		host_reap(as->pid);
 	contexts_retire_parked(as);
 	list_for_each_safe (r, tmp, &as->retired, node) {
 		list_del(&r->node);
 		free(r);
 	}
 	/* Nobody has these pages mapped any more. */
-	for (u32 i = 0; i < as->slot_count; i++)
+	for (u32 i = 0; i < as->slot_count && !leave; i++)
 		control_free(&p->control, as->slot_control[i] & ~SLOT_NOT_MAPPED);
-	control_free(&p->control, as->cmd_slot);
+	if (!leave)
+		control_free(&p->control, as->cmd_slot);
 	host_mem_close(as->pidfd);
 	host_mem_close(as->done_fd);
 	mutex_destroy(&as->lock);

@@ -132,6 +132,7 @@ struct platform {
 	struct control control;
 	int zygote_pid, zygote_socket, zygote_pidfd; /* immutable */
 	_Atomic bool zygote_dead;
+	_Atomic bool ending; /* platform_end was called */
 	struct mutex lock;  /* the zygote's socket; spaces */
 	struct list spaces; /* protected by lock */
 	int reaper_epoll;   /* immutable; -1 without reaper */

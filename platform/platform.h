@@ -135,8 +135,8 @@ int platform_as_batch(struct platform_as *as, const struct platform_op *ops, siz
  */
 void platform_as_batch_begin(struct platform_as *as, const struct platform_op *ops, size_t count);
 void platform_as_settle(struct platform_as *as);
-/* Stubs whose guest ends are not kept for another from here on: the sandbox ends. */
-void platform_stop_reuse(struct platform *p);
+/* The sandbox ends: no more stubs are made, and those whose guest ends are not kept for another. */
+void platform_end(struct platform *p);
 /*
  * Leaves an UNMAP or PROTECT to the calling thread's guest thread, which does it before its next
  * instruction (an honest one does; the caller must be safe if it never happens: no page changes

@@ -14,8 +14,10 @@
  * alternate stack, FS and GS ended with it.
  */
 #include "base/host_mem.h"
+#include "base/host_proc.h"
 #include "base/host_sync.h"
 #include "platform/internal.h"
+#include <signal.h>
 #include <string.h>
 
 #define POOL_MAX 6
@@ -110,17 +112,26 @@ struct platform_as *pool_take(struct platform *p)
 	return NULL;
 }
 
-void platform_stop_reuse(struct platform *p)
+static void close_pool(struct platform *p)
 {
 	MUTEX_GUARD(&p->pool.lock);
 	p->pool.closed = true;
+}
+
+void platform_end(struct platform *p)
+{
+	close_pool(p);
+	atomic_store(&p->ending, true);
+	/* It dies beside the guest's last steps. */
+	atomic_store(&p->zygote_dead, true);
+	host_kill(p->zygote_pid, SIGKILL);
 }
 
 void pool_close(struct platform *p)
 {
 	struct platform_as *as;
 
-	platform_stop_reuse(p);
+	close_pool(p);
 	while ((as = pop(&p->pool)))
 		as_destroy(as);
 }

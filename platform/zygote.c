@@ -221,7 +221,8 @@ int zygote_fork(struct platform *p, u32 slot, int done_fd)
 		ret = host_recv_msg(p->zygote_socket, &reply, sizeof(reply), REPLY_TIMEOUT_NS);
 	if (ret < 0) {
 		/* An answer may still come, for a question that nobody remembers. */
-		log_error("platform: the zygote does not answer: %s", strerror(-ret));
+		if (!atomic_load(&p->ending))
+			log_error("platform: the zygote does not answer: %s", strerror(-ret));
 		atomic_store(&p->zygote_dead, true);
 		host_kill(p->zygote_pid, SIGKILL);
 		return -EAGAIN;
@@ -264,7 +265,9 @@ static void *reaper_main(void *arg)
 		if (n < 0 || pid == 0)
 			return NULL;
 		if (pid == (u64)p->zygote_pid) {
-			log_error("platform: the zygote died; no new processes are possible");
+			if (!atomic_load(&p->ending))
+				log_error("platform: the zygote died; no new processes are "
+					  "possible");
 			atomic_store(&p->zygote_dead, true);
 			continue;
 		}

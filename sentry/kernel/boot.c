@@ -154,9 +154,7 @@ static int make_kernel(struct boot *b)
 	b->user_cred = cred_new(b->config->uid, b->config->gid, b->config->uid == 0 ? ALL_CAPS : 0);
 	if (!k->pids || !k->futexes || !b->root_cred || !b->user_cred)
 		return boot_error(-ENOMEM, NULL, "cannot make the guest kernel");
-	if (b->host.cpuinfo)
-		procfs_set_host_cpuinfo(b->host.cpuinfo);
-	free(b->host.cpuinfo);
+	procfs_set_host_cpuinfo(b->host.cpuinfo_fd);
 	dev_init(k);
 	tty_register_devices(k);
 	err = tmpfs_new(&internal, &k->internal_tmpfs);

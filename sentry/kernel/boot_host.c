@@ -14,8 +14,6 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#define CPUINFO_MAX (1UL << 20)
-
 int boot_error(int err, const char *hint, const char *fmt, ...)
 {
 	char text[768];
@@ -32,23 +30,6 @@ int boot_error(int err, const char *hint, const char *fmt, ...)
 	if (hint)
 		fprintf(stderr, "  try: %s\n", hint);
 	return err ? err : -EINVAL;
-}
-
-static char *read_text(const char *path)
-{
-	char *buf = malloc(CPUINFO_MAX);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	size_t len = 0;
-	ssize_t n;
-
-	while (buf && fd >= 0 && len < CPUINFO_MAX - 1 &&
-	       (n = read(fd, buf + len, CPUINFO_MAX - 1 - len)) > 0)
-		len += (size_t)n;
-	if (fd >= 0)
-		close(fd);
-	if (buf)
-		buf[len] = '\0';
-	return buf;
 }
 
 /*
@@ -185,7 +166,7 @@ int boot_host_collect(struct run_config *config, struct confine_state *state, st
 	err = raise_limits();
 	if (err < 0)
 		return err;
-	host.cpuinfo = read_text("/proc/cpuinfo");
+	host.cpuinfo_fd = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
 	if (sysinfo(&si) < 0)
 		return boot_error(-errno, NULL, "sysinfo");
 	host.memory = (u64)si.totalram * si.mem_unit;

@@ -1,15 +1,40 @@
 /* Processor time and identity: /proc/{stat,loadavg,cpuinfo}. */
 #include "sentry/proc/internal.h"
 #include <cpuid.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static char *host_cpuinfo; /* set once at boot, owned */
+#define CPUINFO_MAX (1UL << 20)
 
-void procfs_set_host_cpuinfo(const char *text)
+static int cpuinfo_fd = -1;	/* set once at boot */
+static _Atomic(char *) cpuinfo; /* set once, never freed */
+
+void procfs_set_host_cpuinfo(int fd)
 {
-	free(host_cpuinfo);
-	host_cpuinfo = strdup(text);
+	cpuinfo_fd = fd;
+}
+
+static const char *host_cpuinfo(void)
+{
+	char *text = atomic_load(&cpuinfo), *expected = NULL;
+	size_t len = 0;
+	ssize_t n;
+
+	if (text || cpuinfo_fd < 0)
+		return text;
+	text = malloc(CPUINFO_MAX);
+	if (!text)
+		return NULL;
+	while (len < CPUINFO_MAX - 1 &&
+	       (n = pread(cpuinfo_fd, text + len, CPUINFO_MAX - 1 - len, (off_t)len)) > 0)
+		len += (size_t)n;
+	text[len] = '\0';
+	if (atomic_compare_exchange_strong(&cpuinfo, &expected, text))
+		return text;
+	free(text);
+	return expected;
 }
 
 /* ---- time ---- */
@@ -202,7 +227,7 @@ static void put_paragraph(const struct proc_ctx *c, struct textbuf *out, const c
 
 int proc_show_cpuinfo(const struct proc_ctx *c, struct file *f, struct textbuf *out)
 {
-	const char *at = host_cpuinfo;
+	const char *at = host_cpuinfo();
 
 	while (at && *at) {
 		const char *end = strstr(at, "\n\n");

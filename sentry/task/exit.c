@@ -260,7 +260,7 @@ static void init_died_locked(struct kernel *k, struct thread_group *tg)
 {
 	k->init_status = thread_group_status_locked(tg);
 	atomic_store(&k->shutting_down, true);
-	platform_stop_reuse(k->platform);
+	platform_end(k->platform);
 	kill_everyone_locked(k);
 	waitq_wake(&k->init_exit, EPOLLIN);
 }
