@@ -11,11 +11,9 @@
 /*
  * Pages of a private file mapping follow the file until they are written, so
  * copying more than is written shows. It is done only for images of programs,
- * which nobody changes in place, and whose data a linker relocates throughout,
- * and for writers that have gone through some pages in order.
+ * which nobody changes in place, and whose data a linker relocates throughout.
  */
-#define FILE_RUN_LENGTH 4
-#define FILE_WINDOW_MAX (64UL << 10)
+#define IMAGE_WINDOW (64UL << 10)
 
 /* Another segment of the same file beside v is executable. */
 static bool is_image(const struct vma *v)
@@ -49,12 +47,11 @@ static void choose_window(struct mm *mm, const struct vma *v, const struct pma *
 			  u64 *ret_start, u64 *ret_end)
 {
 	bool follows = follows_on(mm, p, page), file = !p->owned;
-	u64 size = !file ? COW_WINDOW_MIN : is_image(v) ? FILE_WINDOW_MAX : PAGE_SIZE;
+	u64 size = !file ? COW_WINDOW_MIN : is_image(v) ? IMAGE_WINDOW : PAGE_SIZE;
 	u64 start = page & ~(size - 1);
 
-	mm->cow_run = follows ? mm->cow_run + 1 : 0;
-	if (follows && (!file || mm->cow_run >= FILE_RUN_LENGTH)) {
-		size = MIN(mm->cow_window * 2, file ? FILE_WINDOW_MAX : COW_WINDOW_MAX);
+	if (follows && !file) {
+		size = MIN(mm->cow_window * 2, COW_WINDOW_MAX);
 		start = page;
 	}
 	mm->cow_window = size;

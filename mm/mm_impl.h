@@ -75,7 +75,6 @@ struct mm {
 	u64 keep_next, keep_window; /* where a sequential user of kept memory goes on */
 	struct mm_write_pin *write_pins;
 	u64 cow_next, cow_window; /* where a sequential writer would break COW next; its window */
-	u32 cow_run;		  /* breaks in sequence so far */
 	struct hot_set *hot_set;  /* a reference; NULL before the first fork */
 	struct hot_piece hot[HOT_MAX]; /* of the fork under way */
 	int hot_count;

@@ -26,7 +26,7 @@ $(BUILD)/test/conformance/patch: CONF_LINK = -static-pie
 $(BUILD)/test/conformance/patch_low: CONF_LINK = -static -no-pie -Wl,--eh-frame-hdr
 $(BUILD)/test/conformance/patch_low: test/conformance/patch.c
 conformance-programs: $(CONF_BINS)
-test-programs: conformance-programs hostile-programs $(addprefix $(BUILD)/test/unit/,$(UNIT))
+test-programs: conformance-programs hostile-programs random-programs $(addprefix $(BUILD)/test/unit/,$(UNIT))
 .PHONY: conformance-programs test-programs
 
 # Hostile guests: test/hostile/NAME.c, named attacks; keeper watches minisentry from outside.
@@ -70,3 +70,18 @@ stress: $(BUILD)/minisentry $(BUILD)/test/conformance/stress
 	cd $(BUILD) && ./minisentry run --platform=seccomp --env MINISENTRY_CONF=1 --env STRESS_SECONDS=$(STRESS_SECONDS) \
 		--env CONF_TIMEOUT=$$(($(STRESS_SECONDS) + 60)) -- test/conformance/stress calls_under_fire
 .PHONY: stress
+
+# Random operations against a model, RANDOM_OPS of them on each platform; make check does some thousands.
+RANDOM_TESTS := $(patsubst test/random/%.c,%,$(wildcard test/random/*.c))
+RANDOM_BINS := $(addprefix $(BUILD)/test/random/,$(RANDOM_TESTS))
+$(BUILD)/test/random/%: test/random/%.c test/random/lib/random.c test/random/lib/random.h
+	@mkdir -p $(@D)
+	$(CC) -std=gnu17 -O1 -g $(WARN) -I. -o $@ $< test/random/lib/random.c -lpthread
+random-programs: $(RANDOM_BINS)
+RANDOM_OPS ?= 1000000
+RANDOM_SEED ?= $(shell date +%s)
+random: $(BUILD)/minisentry random-programs
+	cd $(BUILD) && for p in seccomp ptrace; do for t in $(RANDOM_TESTS); do \
+		./minisentry run --platform=$$p --env MINISENTRY_CONF=1 -- \
+			test/random/$$t --seed $(RANDOM_SEED) --ops $(RANDOM_OPS) || exit 1; done; done
+.PHONY: random random-programs

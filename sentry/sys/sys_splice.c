@@ -126,6 +126,17 @@ out:
 	return n;
 }
 
+/* What is in the file from pos on, at most len; the copy itself may make it longer. */
+static s64 length_to_end(struct file *f, u64 pos, u64 len)
+{
+	struct kstat st;
+	int err = inode_getattr(f->inode, &st);
+
+	if (err < 0)
+		return err;
+	return (s64)(pos < st.size ? MIN(len, st.size - pos) : 0);
+}
+
 s64 sys_copy_file_range(struct task *t, const u64 a[6])
 {
 	struct file *in = fd_get(t->fds, (int)a[0]), *out = fd_get(t->fds, (int)a[2]);
@@ -155,6 +166,10 @@ s64 sys_copy_file_range(struct task *t, const u64 a[6])
 	n = -EOVERFLOW;
 	if (from.value + len > INT64_MAX || to.value + len > INT64_MAX)
 		goto out;
+	n = length_to_end(in, from.value, len);
+	if (n < 0)
+		goto out;
+	len = (u64)n;
 	n = -EINVAL;
 	if (in->inode == out->inode && from.value < to.value + len && to.value < from.value + len)
 		goto out;

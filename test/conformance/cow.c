@@ -219,6 +219,25 @@ static void *hammer(void *arg)
 		p[(i % 64) * 1024] = p[(i % 64) * 1024] + 1;
 	return NULL;
 }
+/* What the process has not written follows the file, also behind a writer that goes on page by
+ * page. */
+CASE(private_file_pages_follow_the_file)
+{
+	enum { COUNT = 64 };
+	int fd = OK(memfd_create("file", MFD_CLOEXEC));
+	char *m;
+
+	OK(ftruncate(fd, COUNT * 4096));
+	m = OK(mmap(NULL, COUNT * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0));
+	for (int i = 0; i < COUNT; i++)
+		CHECK_EQ(m[i * 4096L], 0);
+	for (int i = 0; i < COUNT / 2; i++)
+		m[i * 4096L] = 'w';
+	for (int i = 0; i < COUNT; i++)
+		CHECK_EQ(pwrite(fd, "f", 1, i * 4096L), 1);
+	for (int i = 0; i < COUNT; i++)
+		CHECK_EQ(m[i * 4096L], i < COUNT / 2 ? 'w' : 'f');
+}
 CASE(fork_while_threads_write)
 {
 	int *p = (int *)rw(64);

@@ -219,6 +219,23 @@ CASE(copy_file_range_call)
 	off = 100;
 	CHECK_EQ(copy_file_range(in, &off, out, NULL, 5, 0), 0);
 }
+/* What is asked for ends where the file did: the copy does not go on with what it has appended. */
+CASE(copy_file_range_to_own_end)
+{
+	int fd = temp("0123456789");
+	loff_t from = 6, to = 10;
+	char buf[20];
+
+	CHECK_EQ(copy_file_range(fd, &from, fd, &to, 100, 0), 4);
+	CHECK_EQ(pread(fd, buf, sizeof(buf), 0), 14);
+	CHECK_MEM(buf, "01234567896789", 14);
+	from = 6;
+	to = 8;
+	CHECK_ERR(copy_file_range(fd, &from, fd, &to, 100, 0), EINVAL);
+	from = 14;
+	to = 0;
+	CHECK_EQ(copy_file_range(fd, &from, fd, &to, 100, 0), 0);
+}
 CASE(sendfile_call)
 {
 	int in = temp("0123456789"), p[2];
