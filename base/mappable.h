@@ -44,6 +44,7 @@ struct translation {
 	struct memfile *file;
 	u64 offset;
 	struct mem_range range; /* one reference on each page, the caller's */
+	u64 content;		/* not 0: names bytes that never change, wherever they are read */
 	bool text;		/* mm/text.h has put patched text in */
 	bool writable;		/* false: the caller must map it read-only (e.g. a hole's zero page,
 				   or writes must be announced first) */

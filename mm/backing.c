@@ -248,6 +248,9 @@ int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end, str
 	} else if (after && after->owned && !after->cow) {
 		opts.dir = PGALLOC_DOWN;
 		opts.hint = after->offset;
+	} else if (mm->copy_next) {
+		opts.dir = PGALLOC_UP;
+		opts.hint = mm->copy_next;
 	}
 	return pgalloc_allocate(mm->memory, end - start, &opts, ret);
 }

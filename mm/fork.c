@@ -117,6 +117,7 @@ static int give_copy(struct mm *child, const struct vma *v, struct pma *value)
 
 	if (err < 0)
 		return -ENOMEM;
+	child->copy_next = dst.end;
 	err = pgalloc_copy_between(pgalloc_of(value->file), src, child->memory, dst);
 	if (err < 0) {
 		memfile_put(child->memfile, dst);
@@ -267,6 +268,7 @@ int mm_fork(struct mm *parent, struct mm **ret_child)
 		mutex_lock_nested(&child->active_lock);
 		take_hot(parent, child);
 		err = share_pmas(parent, child);
+		child->copy_next = 0;
 		if (err == 0)
 			prefault(parent, child);
 		mutex_unlock(&child->active_lock);

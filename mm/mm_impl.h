@@ -78,6 +78,7 @@ struct mm {
 	struct hot_set *hot_set;  /* a reference; NULL before the first fork */
 	struct hot_piece hot[HOT_MAX]; /* of the fork under way */
 	int hot_count;
+	u64 copy_next; /* in the memory file, behind the last copy that a fork made for this one */
 	u64 spurious_addr; /* last fault that found its page mapped, and how often */
 	u32 spurious_count;
 	u64 peak_vm, peak_rss;

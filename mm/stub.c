@@ -138,8 +138,22 @@ void stub_batch_end(struct stub_batch *b)
 		stub_drop_all(b->mm);
 }
 
+/* p continues the last mapping: one call for both, as it is one mapping to the host. */
+static bool joins_last(const struct stub_batch *b, const struct pma *p, enum pma_map map, u8 prot)
+{
+	const struct platform_op *last = b->count ? &b->ops[b->count - 1] : NULL;
+
+	return last && last->kind == PLATFORM_OP_MAP && last->file == p->file &&
+	       last->prot == prot && last->writable == (map == PMA_MAP_WRITE) &&
+	       last->addr + last->len == p->start && last->offset + last->len == p->offset;
+}
+
 static void batch_map(struct stub_batch *b, const struct pma *p, enum pma_map map, u8 prot)
 {
+	if (joins_last(b, p, map, prot)) {
+		b->ops[b->count - 1].len += p->end - p->start;
+		return;
+	}
 	if (b->count == STUB_BATCH)
 		batch_flush(b);
 	b->ops[b->count++] = (struct platform_op){

@@ -42,6 +42,7 @@ struct chunk {
 	struct mem_range range;
 	struct text_edit *edits;
 	size_t edit_count;
+	u64 content, same_from, same_to; /* that part of this content has been compared */
 };
 
 struct text {
@@ -253,6 +254,11 @@ static bool matches(const struct chunk *c, const u8 *copy, const u8 *file, u64 f
 	return at >= to || memcmp(copy + at, file + (at - from), to - at) == 0;
 }
 
+static bool known_same(const struct chunk *c, u64 content, u64 from, u64 to)
+{
+	return content && c->content == content && c->same_from <= from && to <= c->same_to;
+}
+
 /* The patched chunk that this owner uses: its own, else the shared one. NULL: neither. */
 static struct chunk *patched_locked(struct text *t, const struct file_id *id, u64 base, u64 bias,
 				    u64 owner)
@@ -314,10 +320,14 @@ static bool use_chunk(struct text *t, struct mappable *m, u64 bias, u64 owner, u
 	copy = t->memfile->ops->map(t->memfile, c->range.start, &run);
 	if (!copy)
 		return false;
-	if (!matches(c, copy, file, from - base, to - base)) {
+	if (!known_same(c, tr->content, from, to) &&
+	    !matches(c, copy, file, from - base, to - base)) {
 		chunk_free(t, c);
 		return false;
 	}
+	c->content = tr->content;
+	c->same_from = from;
+	c->same_to = to;
 	r = (struct mem_range){ c->range.start + (from - base), c->range.start + (to - base) };
 	memfile_get(t->memfile, r);
 	memfile_put(tr->file, tr->range);
@@ -353,6 +363,7 @@ static void chunk_take_locked(struct text *t, struct chunk *c, const struct chun
 	c->range = made->range;
 	c->edits = made->edits;
 	c->edit_count = made->edit_count;
+	c->content = 0;
 	c->patched = true;
 }
 

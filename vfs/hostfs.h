@@ -14,9 +14,16 @@
 
 /* The page cache's memory; given by the sentry because vfs may not include pgalloc. Returns ranges
  * with one reference. reader fills them. */
+struct vfs_memory_request {
+	u64 len;
+	u64 hint; /* where it is wanted, so that it continues other memory; 0: anywhere */
+	u64 room; /* likely to be wanted beside it later, on both sides; without the hint */
+	ssize_t (*reader)(void *arg, void *dst, size_t len);
+	void *reader_arg;
+};
 struct vfs_memory_ops {
-	int (*allocate)(void *arg, u64 len, ssize_t (*reader)(void *, void *, size_t),
-			void *reader_arg, struct memfile **ret_file, struct mem_range *ret);
+	int (*allocate)(void *arg, const struct vfs_memory_request *req, struct memfile **ret_file,
+			struct mem_range *ret);
 	void *arg;
 };
 

@@ -11,7 +11,8 @@ struct extent {
 	u64 start, end;	      /* of the file, page-aligned */
 	struct memfile *file;
 	struct mem_range range;
-	u64 *dirty; /* a bit a page; NULL: all clean */
+	u64 *dirty;  /* a bit a page; NULL: all clean */
+	u64 content; /* see struct translation */
 };
 
 static struct extent *ext(struct avl_node *n)
@@ -60,6 +61,27 @@ static void insert(struct pagecache *pc, struct extent *e)
 	}
 	avl_insert(&pc->extents, &e->node, parent, link);
 	atomic_fetch_add(&pc->bytes, e->end - e->start);
+}
+
+/* A new name for what e holds. Caches of files that cannot be written keep what they have read. */
+static void name_content(struct pagecache *pc, struct extent *e)
+{
+	static _Atomic u64 last;
+
+	e->content = pc->writable ? 0 : atomic_fetch_add(&last, 1) + 1;
+}
+
+/* Joins next to e where it continues it in the file and in memory. */
+static void join(struct pagecache *pc, struct extent *e, struct extent *next)
+{
+	if (!e || !next || e->end != next->start || e->file != next->file ||
+	    e->range.end != next->range.start || e->dirty || next->dirty)
+		return;
+	avl_remove(&pc->extents, &next->node);
+	e->end = next->end;
+	e->range.end = next->range.end;
+	name_content(pc, e);
+	free(next);
 }
 
 static void drop_extent(struct pagecache *pc, struct extent *e)
@@ -241,11 +263,35 @@ static void fill_window(struct pagecache *pc, u64 offset, u64 *ret_start, u64 *r
 	*ret_end = end;
 }
 
+/* Pieces further apart than this need not lie in memory as they do in the file. */
+#define LINEAR_MAX (64UL << 20)
+#define ROOM_MAX (16UL << 20)
+
+/*
+ * Where memory for e is wanted: as far from its neighbours' as e is in the file, so that in the end
+ * one mapping may serve a whole segment.
+ */
+static void choose_place(struct pagecache *pc, const struct extent *e,
+			 struct vfs_memory_request *req)
+{
+	struct extent *next = find_from(pc, e->start);
+	struct extent *before = ext(next ? avl_prev(&next->node) : avl_last(&pc->extents));
+
+	req->len = e->end - e->start;
+	if (before && e->start - before->end < LINEAR_MAX)
+		req->hint = before->range.end + (e->start - before->end);
+	else if (next && next->start - e->start < MIN(LINEAR_MAX, next->range.start))
+		req->hint = next->range.start - (next->start - e->start);
+	if (req->len < pc->size)
+		req->room = MIN(page_up_nofail(pc->size), ROOM_MAX);
+}
+
 /* The extent that holds offset, read in if need be. -EFAULT behind the end of the file. */
 static int get_extent(struct pagecache *pc, u64 offset, struct extent **ret)
 {
 	struct extent *e = find_at(pc, offset);
 	struct fill f = { .pc = pc };
+	struct vfs_memory_request req = { .reader = fill_reader, .reader_arg = &f };
 	u64 size;
 	int err;
 
@@ -266,14 +312,17 @@ static int get_extent(struct pagecache *pc, u64 offset, struct extent **ret)
 		return -ENOMEM;
 	fill_window(pc, offset, &e->start, &e->end);
 	f.offset = e->start;
-	err = pc->memory->allocate(pc->memory->arg, e->end - e->start, fill_reader, &f, &e->file,
-				   &e->range);
+	choose_place(pc, e, &req);
+	err = pc->memory->allocate(pc->memory->arg, &req, &e->file, &e->range);
 	if (err) {
 		free(e);
 		return err;
 	}
+	name_content(pc, e);
 	insert(pc, e);
-	*ret = e;
+	join(pc, e, ext(avl_next(&e->node)));
+	join(pc, ext(avl_prev(&e->node)), e);
+	*ret = find_at(pc, offset);
 	return 0;
 }
 
@@ -319,6 +368,7 @@ static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 wan
 		.file = e->file,
 		.offset = start,
 		.range = { e->range.start + (start - e->start), e->range.start + (end - e->start) },
+		.content = e->content,
 		.writable = for_write,
 	};
 	memfile_get(e->file, ret->range);
@@ -343,6 +393,7 @@ static int map_peek(struct mappable *m, u64 offset, u64 want_start, u64 want_end
 		.file = e->file,
 		.offset = start,
 		.range = { e->range.start + (start - e->start), e->range.start + (end - e->start) },
+		.content = e->content,
 	};
 	memfile_get(e->file, ret->range);
 	return 0;
@@ -658,6 +709,7 @@ void pagecache_resized(struct pagecache *pc, u64 size)
 
 			if (p)
 				safe_memzero(p, MIN(run, edge - size));
+			name_content(pc, e);
 		}
 	}
 	mutex_unlock(&pc->lock);

@@ -23,15 +23,17 @@ struct mount_builder {
 
 /* ---- the page cache's memory: vfs may not know pgalloc ---- */
 
-static int cache_allocate(void *arg, u64 len, ssize_t (*reader)(void *, void *, size_t),
-			  void *reader_arg, struct memfile **ret_file, struct mem_range *ret)
+static int cache_allocate(void *arg, const struct vfs_memory_request *req,
+			  struct memfile **ret_file, struct mem_range *ret)
 {
 	struct kernel *k = arg;
 	struct pgalloc_opts opts = { .mode = PGALLOC_POPULATE,
 				     .acct_id = MEMORY_OF_CACHE,
-				     .reader = reader,
-				     .reader_arg = reader_arg };
-	int err = pgalloc_allocate(k->memory, len, &opts, ret);
+				     .hint = req->hint,
+				     .room = req->room,
+				     .reader = req->reader,
+				     .reader_arg = req->reader_arg };
+	int err = pgalloc_allocate(k->memory, req->len, &opts, ret);
 
 	if (err == 0)
 		*ret_file = pgalloc_file(k->memory);

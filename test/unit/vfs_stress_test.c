@@ -49,14 +49,16 @@ static u32 rnd(struct worker *k, u32 n)
 	return (u32)(k->rng >> 33) % n;
 }
 
-static int allocate(void *arg, u64 len, ssize_t (*reader)(void *, void *, size_t), void *reader_arg,
-		    struct memfile **ret_file, struct mem_range *ret)
+static int allocate(void *arg, const struct vfs_memory_request *req, struct memfile **ret_file,
+		    struct mem_range *ret)
 {
 	struct env *e = arg;
 	struct pgalloc_opts o = { .mode = PGALLOC_POPULATE,
-				  .reader = reader,
-				  .reader_arg = reader_arg };
-	int err = pgalloc_allocate(e->memory, len, &o, ret);
+				  .hint = req->hint,
+				  .room = req->room,
+				  .reader = req->reader,
+				  .reader_arg = req->reader_arg };
+	int err = pgalloc_allocate(e->memory, req->len, &o, ret);
 
 	if (!err)
 		*ret_file = pgalloc_file(e->memory);
