@@ -206,6 +206,12 @@ void task_exec_commit(struct task *t, struct mm *mm, const struct user_regs_stru
 		r = change_mm(t, mm);
 	}
 	task_set_cred(t, cred);
+	if (r == 0) {
+		/* Before anybody can learn of the exec, from vfork or a descriptor that closes. */
+		MUTEX_GUARD(&t->kernel->tasklist_lock);
+		tg->did_exec = true;
+		tg->exit_signal = SIGCHLD;
+	}
 	vfork_release(t);
 	if (r < 0) {
 		log_info("task %d (%s): exec failed after the point of no return: %s", t->tid, comm,
@@ -219,10 +225,6 @@ void task_exec_commit(struct task *t, struct mm *mm, const struct user_regs_stru
 	platform_as_settle(mm_as(mm)); /* mm_map_ahead's mappings */
 	t->regs = *regs;
 	t->regs.orig_rax = (u64)-1;
-	mutex_lock(&t->kernel->tasklist_lock);
-	tg->did_exec = true;
-	tg->exit_signal = SIGCHLD;
-	mutex_unlock(&t->kernel->tasklist_lock);
 	if (task_traced(t))
 		ptrace_exec(t);
 }
