@@ -246,7 +246,77 @@ static void prefault(struct mm *parent, struct mm *child)
 	stub_batch_end_maps(&b);
 }
 
-int mm_fork(struct mm *parent, struct mm **ret_child)
+/*
+ * To protect what is mapped, the host looks at each page: some 40 us for a MiB that was written.
+ * A new stub costs as much as this; the old one's page tables go while both sides run on.
+ */
+#define MOVE_BYTES (24UL << 20)
+
+bool mm_fork_wants_stub(struct mm *parent)
+{
+	u64 bytes = 0;
+	struct pma *p;
+
+	if (platform_contexts_bound(parent->platform))
+		return false;
+	MUTEX_GUARD(&parent->active_lock);
+	if (atomic_load(&parent->users) > 1 || !platform_as_alone(parent->as))
+		return false;
+	for (p = pma_set_first(&parent->pmas); p && bytes < MOVE_BYTES; p = pma_next(p))
+		if (p->owned && p->host_map == PMA_MAP_WRITE)
+			bytes += p->end - p->start;
+	return bytes >= MOVE_BYTES;
+}
+
+/* Maps p anew, in the vmas that it is in. */
+static void map_again(struct mm *mm, struct pma *p, struct stub_batch *b)
+{
+	u64 at = p->start, end = p->end;
+	struct vma *v;
+
+	for (v = vma_set_seek(&mm->vmas, at); v && v->start < end; v = vma_next(v)) {
+		p = pma_set_find(&mm->pmas, MAX(at, v->start));
+		if (p)
+			stub_batch_map(b, v, p);
+	}
+}
+
+/* The parent goes on in another stub, where its memory is shared from the start. */
+static struct platform_as *move(struct mm *mm, struct platform_as *fresh)
+{
+	struct platform_as *old = mm->as;
+	struct pma *p, *next;
+	struct stub_batch b;
+	u32 again = 0;
+
+	mutex_assert_held(&mm->active_lock);
+	platform_as_retire(old);
+	if (platform_as_own_gs(old))
+		platform_as_set_own_gs(fresh);
+	mm->as = fresh;
+	keep_forget(mm, mm->min, mm->max);
+	stub_batch_begin(mm, &b);
+	for (p = pma_set_first(&mm->pmas); p; p = next) {
+		bool mapped = p->host_map;
+		u64 end = p->end;
+
+		next = pma_next(p);
+		if (!p->file) {
+			pma_set_drop(&mm->pmas, p);
+			continue;
+		}
+		pma_set_host(&mm->pmas, p, PMA_UNMAPPED, PROT_NONE);
+		if (!mapped || again++ >= PREFAULT_MAX)
+			continue;
+		map_again(mm, p, &b);
+		next = pma_set_seek(&mm->pmas, end);
+	}
+	stub_batch_end_maps(&b);
+	return old;
+}
+
+static int fork_mm(struct mm *parent, struct platform_as *fresh, struct platform_as **ret_old,
+		   struct mm **ret_child)
 {
 	struct mm_config config = {
 		.platform = parent->platform,
@@ -255,16 +325,18 @@ int mm_fork(struct mm *parent, struct mm **ret_child)
 		.text = parent->text,
 		.totals = parent->totals,
 	};
-	struct mm *child;
+	struct mm *child = NULL;
 	int err = mm_new(&config, &child);
 
-	if (err < 0)
+	if (err < 0 && !fresh)
 		return err;
-	child->dumpable = parent->dumpable;
+	if (err == 0)
+		child->dumpable = parent->dumpable;
 	rwlock_wrlock(&parent->map_lock);
-	err = copy_vmas(parent, child);
+	if (err == 0)
+		err = copy_vmas(parent, child);
+	mutex_lock(&parent->active_lock);
 	if (err == 0) {
-		mutex_lock(&parent->active_lock);
 		mutex_lock_nested(&child->active_lock);
 		take_hot(parent, child);
 		err = share_pmas(parent, child);
@@ -272,10 +344,13 @@ int mm_fork(struct mm *parent, struct mm **ret_child)
 		if (err == 0)
 			prefault(parent, child);
 		mutex_unlock(&child->active_lock);
-		/* Also after a failure: what is marked cow must not be writable. */
-		stub_protect_cow(parent);
-		mutex_unlock(&parent->active_lock);
 	}
+	/* Also after a failure: what is marked cow must not be writable. */
+	if (fresh)
+		*ret_old = move(parent, fresh);
+	else
+		stub_protect_cow(parent);
+	mutex_unlock(&parent->active_lock);
 	rwlock_unlock(&parent->map_lock);
 	if (err < 0) {
 		mm_put(child);
@@ -283,4 +358,15 @@ int mm_fork(struct mm *parent, struct mm **ret_child)
 	}
 	*ret_child = child;
 	return 0;
+}
+
+int mm_fork(struct mm *parent, struct mm **ret_child)
+{
+	return fork_mm(parent, NULL, NULL, ret_child);
+}
+
+int mm_fork_moving(struct mm *parent, struct platform_as *fresh, struct platform_as **ret_old,
+		   struct mm **ret_child)
+{
+	return fork_mm(parent, fresh, ret_old, ret_child);
 }

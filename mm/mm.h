@@ -69,9 +69,21 @@ void mm_user_get(struct mm *mm);
 void mm_user_put(struct mm *mm);
 /* mm_put soon after mm_user_put, with what that has left to do. */
 void mm_finish(struct mm *mm);
-/* The child's copy for fork: vmas copied, private pmas shared copy-on-write, both sides'
- * stubs write-protected before it returns. The exe hook is not copied. 0, -ENOMEM, -EAGAIN. */
+/*
+ * The child's copy for fork: vmas copied, private pmas shared copy-on-write, both sides'
+ * stubs write-protected before it returns. The exe hook is not copied. 0, -ENOMEM, -EAGAIN.
+ */
 int mm_fork(struct mm *parent, struct mm **ret_child);
+/*
+ * The same, and the parent goes on in the empty stub `fresh`, whatever is returned. The caller has
+ * moved the parent's only context there, and puts *ret_old, the stub that the parent had: that
+ * takes long.
+ */
+int mm_fork_moving(struct mm *parent, struct platform_as *fresh, struct platform_as **ret_old,
+		   struct mm **ret_child);
+/* Taking away the right to write from all that the parent has mapped would take longer than to
+ * begin again in an empty stub: mm_fork_moving. Called by the parent's only thread. */
+bool mm_fork_wants_stub(struct mm *parent);
 
 /* ---- the system calls' work; handlers only decode ---- */
 

@@ -189,6 +189,7 @@ struct platform_as {
 	bool failed;	    /* ... and one has failed: the next batch says so */
 	struct list parked; /* platform_context.node: threads that wait for the next context */
 	u32 parked_count;
+	bool spent;	    /* platform_as_retire: not for reuse */
 	bool lost_thread;      /* one left that nobody remembers: not for reuse */
 	bool clean;	       /* nothing of a guest is mapped, by the mapper's word */
 	_Atomic u64 wall_tsc;  /* time in guest code of all contexts: the last sum */

@@ -148,6 +148,12 @@ int platform_as_defer(struct platform_as *as, const struct platform_op *op);
 /* True when the caller's guest thread is the only one of as. */
 bool platform_as_alone(struct platform_as *as);
 /* True when the stub died without our asking (killed by host OOM, filter violation, ...). */
+/*
+ * Ends the guest threads of as, which has no context left, on the kernel's evidence: nothing runs
+ * guest code there from then on, whatever is still mapped. It is not used again, and its last put
+ * takes as long as the kernel takes to tear its page tables down. Seccomp platform.
+ */
+void platform_as_retire(struct platform_as *as);
 bool platform_as_dead(struct platform_as *as);
 /* Kills the stub, for when its mappings cannot be brought into a known state. Its guest has no
  * access to memory afterwards. */

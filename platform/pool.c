@@ -57,12 +57,22 @@ static int clean_slots(struct platform_as *as)
 	return 0;
 }
 
+void platform_as_retire(struct platform_as *as)
+{
+	contexts_retire_parked(as);
+	if (!context_all_gone(as, host_clock_ns(CLOCK_MONOTONIC) + LEAVE_LIMIT_NS))
+		platform_as_kill(as);
+	as->spent = true;
+	as_kill_nowait(as);
+}
+
 bool pool_keep(struct platform_as *as)
 {
 	struct platform *p = as->platform;
 	u64 limit = host_clock_ns(CLOCK_MONOTONIC) + LEAVE_LIMIT_NS;
 
-	if (platform_contexts_bound(p) || as->slot_count > POOL_SLOTS_MAX || !room(&p->pool))
+	if (as->spent || platform_contexts_bound(p) || as->slot_count > POOL_SLOTS_MAX ||
+	    !room(&p->pool))
 		return false;
 	contexts_retire_parked(as);
 	if (!context_all_gone(as, limit))

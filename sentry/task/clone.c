@@ -217,6 +217,57 @@ static void copy_plain(struct task *t, struct task *c, const struct clone_args_k
 	c->cred = cred_get(t->cred);
 }
 
+static void put_as(void *as)
+{
+	platform_as_put(as);
+}
+
+/* t's context in another stub. 0 or -errno, and nothing has changed. */
+static int change_stub(struct task *t, struct platform_as *as)
+{
+	size_t size = platform_xstate_size(t->kernel->platform);
+	struct platform_context *ctx, *old = t->ctx;
+	void *xstate = calloc(1, size);
+	int r = xstate ? platform_get_xstate(old, xstate, size) : -ENOMEM;
+
+	if (r == 0)
+		r = platform_context_new(as, &ctx);
+	if (r < 0) {
+		free(xstate);
+		return r;
+	}
+	platform_set_xstate(ctx, xstate, size);
+	free(xstate);
+	task_complete_regs(t);
+	mutex_lock(&t->lock);
+	t->prior_utime_ns += platform_context_cpu_ns(old);
+	t->served_tsc += platform_context_served_tsc(old);
+	t->ctx = ctx;
+	mutex_unlock(&t->lock);
+	task_ids_changed(t);
+	platform_context_free(old);
+	return 0;
+}
+
+/* A parent with much memory in use goes on in a stub of its own, see mm_fork_moving. */
+static int fork_mm(struct task *t, struct mm **ret)
+{
+	struct platform_as *fresh, *old;
+	int r;
+
+	if (task_traced(t) || !mm_fork_wants_stub(t->mm) ||
+	    platform_as_new(t->kernel->platform, &fresh) < 0)
+		return mm_fork(t->mm, ret);
+	if (change_stub(t, fresh) < 0) {
+		platform_as_put(fresh);
+		return mm_fork(t->mm, ret);
+	}
+	r = mm_fork_moving(t->mm, fresh, &old, ret);
+	task_do_behind(t->kernel, put_as, old);
+	platform_as_settle(fresh);
+	return r;
+}
+
 static int copy_mm(struct task *t, struct task *c, u64 flags)
 {
 	struct mm *mm;
@@ -228,7 +279,7 @@ static int copy_mm(struct task *t, struct task *c, u64 flags)
 		task_install_mm(c, mm_get(t->mm));
 		return 0;
 	}
-	r = mm_fork(t->mm, &mm);
+	r = fork_mm(t, &mm);
 	if (r < 0)
 		return r;
 	exe = mm_get_exe(t->mm, exec_exe_get);

@@ -99,35 +99,9 @@ static int own_sighand(struct thread_group *tg)
 	return 0;
 }
 
-struct old_mm {
-	struct kernel *kernel;
-	struct mm *mm;
-};
-
-static void put_old_mm(void *arg)
+static void put_mm(void *mm)
 {
-	struct old_mm o = *(struct old_mm *)arg;
-
-	free(arg);
-	mm_finish(o.mm);
-	task_thread_gone(o.kernel);
-}
-
-/* The last reference empties a stub: the new program need not wait for that. */
-static void put_behind(struct task *t, struct mm *mm)
-{
-	struct old_mm *o =
-		t->vfork_done ? NULL : malloc(sizeof(*o)); /* vfork: it is the parent's */
-	struct host_worker *w;
-
-	if (!o || host_worker_get(&w) < 0) {
-		free(o);
-		mm_finish(mm);
-		return;
-	}
-	*o = (struct old_mm){ t->kernel, mm };
-	atomic_fetch_add(&t->kernel->pids->threads, 1);
-	host_worker_start(w, put_old_mm, o);
+	mm_finish(mm);
 }
 
 /* Exchanges mm and platform context. */
@@ -164,7 +138,12 @@ static int change_mm(struct task *t, struct mm *mm)
 	task_ids_changed(t);
 	platform_context_free(old_ctx);
 	mm_user_put(old);
-	put_behind(t, old);
+	/* The last reference empties a stub: the new program need not wait for that. After vfork it
+	 * is the parent's. */
+	if (t->vfork_done)
+		mm_finish(old);
+	else
+		task_do_behind(t->kernel, put_mm, old);
 	mutex_lock(&t->kernel->tasklist_lock);
 	t->tg->dead_maxrss = MAX(t->tg->dead_maxrss, peak_rss / 1024);
 	mutex_unlock(&t->kernel->tasklist_lock);

@@ -80,6 +80,8 @@ void task_run(struct task *t);
 /* The end of a task's thread; in exit.c. */
 void task_finish(struct task *t);
 void task_thread_gone(struct kernel *k);
+/* fn(arg) on another thread, soon; by the caller itself when there is none. */
+void task_do_behind(struct kernel *k, void (*fn)(void *arg), void *arg);
 
 /* ---- clone.c ---- */
 struct vfork_done {

@@ -1,0 +1,263 @@
+/* Forks of processes that have written much memory, where the parent may go on in other clothes. */
+#include "conf.h"
+#include <immintrin.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+#define PG 4096UL
+#define BIG (48UL << 20)
+#define RW (PROT_READ | PROT_WRITE)
+
+static char *big_new(size_t size)
+{
+	char *p = mmap(NULL, size, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(p != MAP_FAILED);
+	return p;
+}
+static void fill(char *p, size_t size, uint64_t v)
+{
+	for (size_t i = 0; i < size; i += PG)
+		*(volatile uint64_t *)(p + i) = v + i;
+}
+static void must_be(const char *p, size_t size, uint64_t v)
+{
+	for (size_t i = 0; i < size; i += PG)
+		CHECK_EQ(*(const volatile uint64_t *)(p + i), v + i);
+}
+static void reap(pid_t pid)
+{
+	int st;
+	CHECK_EQ(waitpid(pid, &st, 0), pid);
+	CHECK_EQ(st, 0);
+}
+
+CASE(each_side_has_its_own)
+{
+	char *p = big_new(BIG);
+	for (int round = 0; round < 4; round++) {
+		int go[2];
+		char c;
+		pid_t pid;
+		fill(p, BIG, (uint64_t)round << 40);
+		CHECK_EQ(pipe(go), 0);
+		pid = fork();
+		CHECK(pid >= 0);
+		if (pid == 0) {
+			CHECK_EQ(read(go[0], &c, 1), 1);
+			must_be(p, BIG, (uint64_t)round << 40);
+			fill(p, BIG, 77ULL << 40);
+			must_be(p, BIG, 77ULL << 40);
+			_exit(0);
+		}
+		fill(p, BIG / 2, 99ULL << 40);
+		CHECK_EQ(write(go[1], "x", 1), 1);
+		reap(pid);
+		must_be(p, BIG / 2, 99ULL << 40);
+		for (size_t i = BIG / 2; i < BIG; i += PG)
+			CHECK_EQ(*(volatile uint64_t *)(p + i), ((uint64_t)round << 40) + i);
+		close(go[0]);
+		close(go[1]);
+	}
+}
+
+/* Everything that is not ordinary memory of its own. */
+CASE(other_mappings_stay)
+{
+	char *p = big_new(BIG), *shared, *file, *ro, *hole, path[] = "/tmp/forkbigXXXXXX";
+	int fd = mkstemp(path);
+	CHECK(fd >= 0);
+	unlink(path);
+	CHECK_EQ(ftruncate(fd, 64 * PG), 0);
+	shared = mmap(NULL, 64 * PG, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	file = mmap(NULL, 64 * PG, RW, MAP_SHARED, fd, 0);
+	ro = big_new(16 * PG);
+	hole = big_new(16 * PG);
+	CHECK(shared != MAP_FAILED && file != MAP_FAILED);
+	memset(ro, 5, 16 * PG);
+	CHECK_EQ(mprotect(ro, 16 * PG, PROT_READ), 0);
+	CHECK_EQ(*(volatile char *)(hole + PG), 0); /* the zero page */
+	for (int round = 1; round < 6; round++) {
+		pid_t pid;
+		fill(p, BIG, (uint64_t)round);
+		shared[PG] = file[PG] = (char)round;
+		pid = fork();
+		CHECK(pid >= 0);
+		if (pid == 0) {
+			CHECK_EQ(shared[PG], round);
+			CHECK_EQ(file[PG], round);
+			shared[2 * PG] = file[2 * PG] = (char)(round + 100);
+			CHECK_EQ(ro[3], 5);
+			CHECK_EQ(hole[5 * PG], 0);
+			_exit(0);
+		}
+		reap(pid);
+		CHECK_EQ(shared[2 * PG], (char)(round + 100));
+		CHECK_EQ(file[2 * PG], (char)(round + 100));
+		CHECK_EQ(ro[3], 5);
+		CHECK_EQ(hole[PG], 0);
+		must_be(p, BIG, (uint64_t)round);
+		CHECK_EQ(munmap(p, BIG), 0);
+		p = big_new(BIG);
+		CHECK_EQ(*(volatile uint64_t *)(p + 8 * PG), 0);
+	}
+}
+
+static __thread int mine;
+
+/* Registers, vector state, thread pointer and clocks go on as if nothing had been. */
+CASE(state_goes_on)
+{
+	char *p = big_new(BIG);
+	unsigned csr = _mm_getcsr();
+	struct timespec before, after;
+	mine = 4711;
+	for (int round = 0; round < 4; round++) {
+		register __m128i x __asm__("xmm9") = _mm_set1_epi32(round + 1);
+		register long b __asm__("r14") = round * 3;
+		pid_t pid;
+		fill(p, BIG, 1);
+		_mm_setcsr(csr | 0x8000); /* flush to zero */
+		CHECK_EQ(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before), 0);
+		__asm__ volatile("" : "+x"(x), "+r"(b));
+		pid = fork();
+		__asm__ volatile("" : "+x"(x), "+r"(b));
+		CHECK_EQ(b, round * 3);
+		CHECK_EQ(_mm_getcsr() & 0x8000, 0x8000);
+		CHECK_EQ(mine, 4711);
+		if (pid == 0)
+			_exit(0);
+		CHECK_EQ(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after), 0);
+		CHECK(after.tv_sec > before.tv_sec ||
+		      (after.tv_sec == before.tv_sec && after.tv_nsec >= before.tv_nsec));
+		reap(pid);
+		_mm_setcsr(csr);
+		CHECK_EQ(getpid(), gettid());
+	}
+}
+
+static atomic_int ticks;
+static void on_alarm(int sig)
+{
+	atomic_fetch_add(&ticks, 1);
+}
+
+CASE(signals_in_between)
+{
+	struct itimerval it = { { 0, 700 }, { 0, 700 } }, off = { 0 };
+	struct sigaction sa = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+	char *p = big_new(BIG);
+	CHECK_EQ(sigaction(SIGALRM, &sa, NULL), 0);
+	CHECK_EQ(setitimer(ITIMER_REAL, &it, NULL), 0);
+	for (int round = 0; round < 6; round++) {
+		pid_t pid;
+		fill(p, BIG, (uint64_t)round);
+		do
+			pid = fork();
+		while (pid < 0 && errno == EINTR);
+		CHECK(pid >= 0);
+		if (pid == 0) {
+			must_be(p, BIG, (uint64_t)round);
+			_exit(0);
+		}
+		reap(pid);
+		must_be(p, BIG, (uint64_t)round);
+	}
+	CHECK_EQ(setitimer(ITIMER_REAL, &off, NULL), 0);
+	CHECK(atomic_load(&ticks) > 0);
+}
+
+static void *count(void *arg)
+{
+	for (int i = 0; i < 1000; i++)
+		(*(volatile int *)arg)++;
+	return arg;
+}
+
+/* Threads before and after; a fork while there are some. */
+CASE(threads_before_and_after)
+{
+	char *p = big_new(BIG);
+	for (int round = 0; round < 4; round++) {
+		pthread_t th[3];
+		int n[3] = { 0 };
+		pid_t pid;
+		for (int i = 0; i < 3; i++)
+			CHECK_EQ(pthread_create(&th[i], NULL, count, &n[i]), 0);
+		fill(p, BIG, (uint64_t)round);
+		if (round & 1) {
+			pid = fork();
+			if (pid == 0)
+				_exit(0);
+			reap(pid);
+		}
+		for (int i = 0; i < 3; i++)
+			CHECK_EQ(pthread_join(th[i], NULL), 0);
+		fill(p, BIG, (uint64_t)round + 5);
+		pid = fork();
+		CHECK(pid >= 0);
+		if (pid == 0) {
+			must_be(p, BIG, (uint64_t)round + 5);
+			CHECK_EQ(pthread_create(&th[0], NULL, count, &n[0]), 0);
+			CHECK_EQ(pthread_join(th[0], NULL), 0);
+			_exit(n[0] == 2000 ? 0 : 1);
+		}
+		reap(pid);
+		for (int i = 0; i < 3; i++)
+			CHECK_EQ(n[i], 1000);
+	}
+}
+
+CASE(children_of_children)
+{
+	char *p = big_new(BIG);
+	pid_t pid;
+	fill(p, BIG, 1);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (pid == 0) {
+		fill(p, BIG, 2);
+		pid = fork();
+		CHECK(pid >= 0);
+		if (pid == 0) {
+			must_be(p, BIG, 2);
+			fill(p, BIG, 3);
+			if (fork() == 0) {
+				must_be(p, BIG, 3);
+				_exit(0);
+			}
+			must_be(p, BIG, 3);
+			CHECK(wait(NULL) > 0);
+			_exit(0);
+		}
+		must_be(p, BIG, 2);
+		reap(pid);
+		must_be(p, BIG, 2);
+		_exit(0);
+	}
+	fill(p, BIG, 9);
+	reap(pid);
+	must_be(p, BIG, 9);
+}
+
+/* A parent that is killed while its former self may still be going. */
+CASE(killed_after_fork)
+{
+	for (int round = 0; round < 5; round++) {
+		pid_t pid = fork();
+		CHECK(pid >= 0);
+		if (pid == 0) {
+			char *p = big_new(BIG);
+			fill(p, BIG, 3);
+			if (fork() == 0)
+				_exit(0);
+			kill(getpid(), SIGKILL);
+		}
+		int st;
+		CHECK_EQ(waitpid(pid, &st, 0), pid);
+		CHECK(WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL);
+	}
+}
+
+CONF_MAIN
