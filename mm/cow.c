@@ -39,8 +39,8 @@ static bool follows_on(const struct mm *mm, const struct pma *p, u64 page)
 	if (!p->owned || page < mm->cow_next || page - mm->cow_next > COW_WINDOW_MAX ||
 	    p->start > mm->cow_next)
 		return false;
-	return !pgalloc_next_committed(pgalloc_of(p->file), pma_subrange(p, mm->cow_next, page),
-				       &run);
+	return !pgalloc_next_committed_still(pgalloc_of(p->file),
+					     pma_subrange(p, mm->cow_next, page), &run);
 }
 
 static void choose_window(struct mm *mm, const struct vma *v, const struct pma *p, u64 page,
@@ -71,6 +71,7 @@ static void choose_window(struct mm *mm, const struct vma *v, const struct pma *
 static int take_over(struct mm *mm, struct vma *v, struct pma *p, bool map_now)
 {
 	MM_COUNT(mm, break_owner);
+	pgalloc_unstill(pgalloc_of(p->file), pma_range(p));
 	p->cow = false;
 	return map_now ? backing_map(mm, v, p, false) : 0;
 }
@@ -93,7 +94,8 @@ static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end,
 	};
 	ASSERT(p->host_map != PMA_MAP_WRITE);
 	for (int i = 0; i < COPIES && err == 0; i++)
-		err = pgalloc_copy_between(pgalloc_of(p->file), src, mm->memory, dst);
+		err = (p->owned ? pgalloc_copy_still : pgalloc_copy_between)(pgalloc_of(p->file),
+									     src, mm->memory, dst);
 	if (err == 0)
 		err = backing_install(mm, v, &value, map_now);
 	if (err < 0) {

@@ -14,7 +14,8 @@ static void each_committed(const struct pma *p, u64 start, u64 end,
 	if (!file)
 		return;
 	rest = pma_subrange(p, start, end);
-	while (pgalloc_next_committed(file, rest, &run)) {
+	while ((p->owned && p->cow ? pgalloc_next_committed_still
+				   : pgalloc_next_committed)(file, rest, &run)) {
 		rest.start = run.end;
 		while (run.start < run.end) {
 			u32 refs = pgalloc_refs(file, run, &same);

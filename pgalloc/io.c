@@ -38,12 +38,11 @@ static bool resident_run(struct pgalloc *p, struct mem_range r, struct mem_range
 	return n > 0;
 }
 
-bool pgalloc_next_committed(struct pgalloc *p, struct mem_range r, struct mem_range *ret)
+/* The first committed run in r, of which nothing is known. */
+static bool ask_host(struct pgalloc *p, struct mem_range r, struct mem_range *ret)
 {
 	s64 start, end;
 
-	if (r.start >= r.end)
-		return false;
 	if (resident_run(p, r, ret))
 		return true;
 	start = host_mem_seek_data(p->file.host_fd, r.start);
@@ -63,6 +62,43 @@ bool pgalloc_next_committed(struct pgalloc *p, struct mem_range r, struct mem_ra
 	*ret = (struct mem_range){ MAX(page_down((u64)start), r.start),
 				   MIN(page_up_nofail((u64)end), r.end) };
 	return ret->start < ret->end;
+}
+
+static bool next_committed(struct pgalloc *p, struct mem_range r, bool still, struct mem_range *ret)
+{
+	struct mem_range part;
+
+	if (p->file.disk_backed)
+		return r.start < r.end && ask_host(p, r, ret);
+	for (; r.start < r.end; r.start = part.end) {
+		bool found;
+
+		switch (known_run(&p->known, r, &part)) {
+		case KNOWN_THERE: *ret = part; return true;
+		case KNOWN_HOLE: continue;
+		case KNOWN_NOTHING: break;
+		}
+		found = ask_host(p, part, ret);
+		if (still)
+			known_set_still(
+				&p->known,
+				(struct mem_range){ part.start, found ? ret->start : part.end });
+		if (!found)
+			continue;
+		known_set_there(&p->known, *ret);
+		return true;
+	}
+	return false;
+}
+
+bool pgalloc_next_committed(struct pgalloc *p, struct mem_range r, struct mem_range *ret)
+{
+	return next_committed(p, r, false, ret);
+}
+
+bool pgalloc_next_committed_still(struct pgalloc *p, struct mem_range r, struct mem_range *ret)
+{
+	return next_committed(p, r, true, ret);
 }
 
 static int copy_out_of_mapping(struct pgalloc *p, u64 offset, char *dst, size_t len)
@@ -157,6 +193,7 @@ static int copy_run_mapped(struct pgalloc *from, struct mem_range src, struct pg
 			return done == -ENOSPC ? -ENOMEM : (int)done;
 		if ((u64)done < n)
 			return -ENOMEM;
+		known_set_there(&to->known, (struct mem_range){ dst, dst + n });
 		src.start += n;
 		dst += n;
 	}
@@ -184,13 +221,13 @@ static int copy_run_bounced(struct pgalloc *from, struct mem_range src, struct p
 	return err;
 }
 
-int pgalloc_copy_between(struct pgalloc *from, struct mem_range src, struct pgalloc *to,
-			 struct mem_range dst)
+static int copy_between(struct pgalloc *from, struct mem_range src, bool still, struct pgalloc *to,
+			struct mem_range dst)
 {
 	struct mem_range run, rest = src;
 	u64 copied = 0;
 
-	while (pgalloc_next_committed(from, rest, &run)) {
+	while (next_committed(from, rest, still, &run)) {
 		u64 at = dst.start + (run.start - src.start);
 		int err = from->file.disk_backed ? copy_run_bounced(from, run, to, at)
 						 : copy_run_mapped(from, run, to, at);
@@ -202,6 +239,18 @@ int pgalloc_copy_between(struct pgalloc *from, struct mem_range src, struct pgal
 	}
 	atomic_fetch_add_explicit(&to->copied, copied, memory_order_relaxed);
 	return 0;
+}
+
+int pgalloc_copy_between(struct pgalloc *from, struct mem_range src, struct pgalloc *to,
+			 struct mem_range dst)
+{
+	return copy_between(from, src, false, to, dst);
+}
+
+int pgalloc_copy_still(struct pgalloc *from, struct mem_range src, struct pgalloc *to,
+		       struct mem_range dst)
+{
+	return copy_between(from, src, true, to, dst);
 }
 
 int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_range dst)

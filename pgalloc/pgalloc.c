@@ -36,7 +36,10 @@ static void file_get(struct memfile *f, struct mem_range r)
 static bool make_empty(struct pgalloc *p, struct mem_range r)
 {
 	static const char zeros[65536];
-	int ret = host_mem_punch(p->file.host_fd, r.start, mem_range_len(r));
+	int ret;
+
+	known_clear(&p->known, r);
+	ret = host_mem_punch(p->file.host_fd, r.start, mem_range_len(r));
 
 	if (ret == 0)
 		return true;
@@ -120,6 +123,11 @@ int pgalloc_new(int host_fd, bool disk_backed, int stub_slot, u64 limit, struct 
 	if (!p)
 		return -ENOMEM;
 	r = extents_init(&p->extents, PGALLOC_MAX_CHUNKS * PGALLOC_CHUNK_SIZE);
+	if (r == 0) {
+		r = known_init(&p->known, PGALLOC_MAX_CHUNKS);
+		if (r < 0)
+			extents_destroy(&p->extents);
+	}
 	if (r < 0) {
 		free(p);
 		return r;
@@ -164,6 +172,7 @@ void pgalloc_free(struct pgalloc *p)
 	if (p->file.read_fd > 0)
 		host_mem_close(p->file.read_fd);
 	extents_destroy(&p->extents);
+	known_destroy(&p->known);
 	mutex_destroy(&p->lock);
 	mutex_destroy(&p->chunk_lock);
 	mutex_destroy(&p->keepers_lock);
@@ -310,6 +319,8 @@ int pgalloc_commit(struct pgalloc *p, struct mem_range r)
 {
 	int err = host_mem_fallocate(p->file.host_fd, 0, r.start, mem_range_len(r));
 
+	if (err == 0)
+		known_set_there(&p->known, r);
 	/* A file system without fallocate commits on write instead. */
 	return err == -EOPNOTSUPP ? 0 : err;
 }
@@ -339,6 +350,11 @@ int pgalloc_populate(struct pgalloc *p, struct mem_range r)
 int pgalloc_decommit(struct pgalloc *p, struct mem_range r)
 {
 	return make_empty(p, r) ? 0 : -EIO;
+}
+
+void pgalloc_unstill(struct pgalloc *p, struct mem_range r)
+{
+	known_clear_still(&p->known, r);
 }
 
 /* ---- questions ---- */

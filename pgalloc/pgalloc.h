@@ -90,6 +90,12 @@ bool pgalloc_exclusive(struct pgalloc *p, struct mem_range r);
  * False when there is none. Never commits a page. SEEK_DATA, so swapped pages count.
  */
 bool pgalloc_next_committed(struct pgalloc *p, struct mem_range r, struct mem_range *ret);
+/*
+ * The same where nobody can commit pages: memory that is shared copy-on-write. What is learned
+ * about its holes is remembered until pgalloc_unstill, which who may write to it again calls first.
+ */
+bool pgalloc_next_committed_still(struct pgalloc *p, struct mem_range r, struct mem_range *ret);
+void pgalloc_unstill(struct pgalloc *p, struct mem_range r);
 
 /* Copies between sentry buffers and the file, by mapping or (disk-backed) by host pread/pwrite.
  * 0 or -errno (-EFAULT, -ENOSPC, -EIO). read of uncommitted pages gives zeros and commits nothing.
@@ -98,9 +104,11 @@ int pgalloc_read(struct pgalloc *p, u64 offset, void *dst, size_t len);
 int pgalloc_write(struct pgalloc *p, u64 offset, const void *src, size_t len);
 /* Copies the committed pages of src to the (uncommitted, exclusively owned) dst of equal length. */
 int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_range dst);
-/* The same from another memory file. */
+/* The same from another memory file; and where src is as for pgalloc_next_committed_still. */
 int pgalloc_copy_between(struct pgalloc *from, struct mem_range src, struct pgalloc *to,
 			 struct mem_range dst);
+int pgalloc_copy_still(struct pgalloc *from, struct mem_range src, struct pgalloc *to,
+		       struct mem_range dst);
 
 /* References of the page at r.start; *ret_run is the part of r, from its start, with the same
  * count. */

@@ -6,6 +6,7 @@
 
 #include "base/lock.h"
 #include "pgalloc/extent.h"
+#include "pgalloc/known.h"
 #include "pgalloc/pgalloc.h"
 
 #include <stdatomic.h>
@@ -26,6 +27,8 @@ struct pgalloc {
 	struct extents extents; /* protected by lock */
 	u64 file_size;		/* protected by lock */
 	u64 leaked; /* protected by lock: ranges that could not be emptied, never reused */
+
+	struct known_pages known;
 
 	struct mutex keepers_lock; /* RANK_KEEPERS */
 	struct list keepers;	   /* protected by keepers_lock */

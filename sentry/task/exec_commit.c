@@ -199,6 +199,11 @@ void task_exec_commit(struct task *t, struct mm *mm, const struct user_regs_stru
 		return;
 	}
 	group_timers_exec(tg);
+	/* Before anybody can see that it has happened: closed descriptors tell. */
+	mutex_lock(&t->kernel->tasklist_lock);
+	tg->did_exec = true;
+	tg->exit_signal = SIGCHLD;
+	mutex_unlock(&t->kernel->tasklist_lock);
 	fd_table_close_on_exec(t->fds);
 	reset_task(t, comm);
 	platform_as_settle(mm_as(mm)); /* mm_map_ahead's mappings */

@@ -320,6 +320,19 @@ int patch_site(struct patcher *p, const struct patch_site *site, struct patch_ed
 	return -ENOTSUP;
 }
 
+void platform_as_set_own_gs(struct platform_as *as)
+{
+}
+
+void platform_as_retire(struct platform_as *as)
+{
+}
+
+bool platform_contexts_bound(const struct platform *p)
+{
+	return true; /* no parent moves to another stub */
+}
+
 bool platform_as_own_gs(struct platform_as *as)
 {
 	return false;
