@@ -22,8 +22,6 @@ static bool known(int advice)
 	case MADV_REMOVE:
 	case MADV_DONTFORK:
 	case MADV_DOFORK:
-	case MADV_MERGEABLE:
-	case MADV_UNMERGEABLE:
 	case MADV_HUGEPAGE:
 	case MADV_NOHUGEPAGE:
 	case MADV_DONTDUMP:

@@ -94,6 +94,11 @@ int shmem_new(struct superblock *sb, u64 len, struct mappable **ret)
 	return 0;
 }
 
+u64 shmem_allocated(const struct mappable *m)
+{
+	return container_of(m, struct tmpfs_data, mappable)->page_count << PAGE_SHIFT;
+}
+
 /*
  * Adding a write seal is decided under the data lock, which every writer holds
  * for the whole of its copy and every registration takes: no write is half done

@@ -39,5 +39,7 @@ int memfd_create_file(struct superblock *sb, const char *name, u32 flags, const 
 /* Shared anonymous memory of len bytes (MAP_SHARED|MAP_ANONYMOUS, SysV shm). Returns a reference.
  */
 int shmem_new(struct superblock *sb, u64 len, struct mappable **ret);
+/* Bytes of it that are allocated. */
+u64 shmem_allocated(const struct mappable *m);
 
 #endif

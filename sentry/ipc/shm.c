@@ -8,6 +8,7 @@
 
 /* Linux's SHM_DEST and SHM_LOCKED bits of shm_perm.mode. */
 #define MODE_DEST 01000
+#define MODE_LOCKED 02000
 #define SHM_ID_STEP 32768
 
 struct shm_segment {
@@ -371,6 +372,25 @@ int shm_set(struct shm_table *t, int id, const struct cred *cred, const struct s
 	return err;
 }
 
+static void fill_stat_locked(const struct shm_segment *s, struct shmid_ds *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	ret->shm_perm.__key = s->key;
+	ret->shm_perm.uid = s->uid;
+	ret->shm_perm.gid = s->gid;
+	ret->shm_perm.cuid = s->cuid;
+	ret->shm_perm.cgid = s->cgid;
+	ret->shm_perm.mode = (unsigned short)s->mode;
+	ret->shm_perm.__seq = (unsigned short)(s->id / SHM_ID_STEP);
+	ret->shm_segsz = s->size;
+	ret->shm_atime = s->atime;
+	ret->shm_dtime = s->dtime;
+	ret->shm_ctime = s->ctime;
+	ret->shm_cpid = s->cpid;
+	ret->shm_lpid = s->lpid;
+	ret->shm_nattch = s->nattch;
+}
+
 int shm_stat(struct shm_table *t, int id, bool by_index, bool any, const struct cred *cred,
 	     struct shmid_ds *ret)
 {
@@ -385,25 +405,34 @@ int shm_stat(struct shm_table *t, int id, bool by_index, bool any, const struct 
 	if (s)
 		err = any ? 0 : check_perm_locked(s, cred, 4);
 	if (!err) {
-		memset(ret, 0, sizeof(*ret));
-		ret->shm_perm.__key = s->key;
-		ret->shm_perm.uid = s->uid;
-		ret->shm_perm.gid = s->gid;
-		ret->shm_perm.cuid = s->cuid;
-		ret->shm_perm.cgid = s->cgid;
-		ret->shm_perm.mode = (unsigned short)s->mode;
-		ret->shm_perm.__seq = (unsigned short)(s->id / SHM_ID_STEP);
-		ret->shm_segsz = s->size;
-		ret->shm_atime = s->atime;
-		ret->shm_dtime = s->dtime;
-		ret->shm_ctime = s->ctime;
-		ret->shm_cpid = s->cpid;
-		ret->shm_lpid = s->lpid;
-		ret->shm_nattch = s->nattch;
+		fill_stat_locked(s, ret);
 		err = by_index ? s->id : 0;
 	}
 	mutex_unlock(&t->lock);
 	return err;
+}
+
+int shm_at(struct shm_table *t, int index, struct shmid_ds *ret, u64 *ret_resident)
+{
+	struct shm_segment *s;
+	int id = -EINVAL;
+
+	mutex_lock(&t->lock);
+	s = t->slots[index];
+	if (s) {
+		fill_stat_locked(s, ret);
+		*ret_resident = shmem_allocated(s->memory);
+		id = s->id;
+	}
+	mutex_unlock(&t->lock);
+	return id;
+}
+
+void shm_set_locked(struct shm_segment *s, bool locked)
+{
+	mutex_lock(&s->table->lock);
+	s->mode = locked ? s->mode | MODE_LOCKED : s->mode & ~MODE_LOCKED;
+	mutex_unlock(&s->table->lock);
 }
 
 int shm_totals(struct shm_table *t, struct shm_info *ret)
@@ -415,8 +444,10 @@ int shm_totals(struct shm_table *t, struct shm_info *ret)
 	ret->used_ids = (int)t->count;
 	ret->shm_tot = t->pages;
 	for (int i = 0; i < SHM_SEGMENTS_MAX; i++) {
-		if (t->slots[i])
-			highest = i;
+		if (!t->slots[i])
+			continue;
+		highest = i;
+		ret->shm_rss += shmem_allocated(t->slots[i]->memory) >> PAGE_SHIFT;
 	}
 	mutex_unlock(&t->lock);
 	return highest;

@@ -18,6 +18,8 @@
 #include <sys/shm.h>
 
 #define SHM_SEGMENTS_MAX 4096 /* as Linux's SHMMNI */
+/* What Linux shows as SHMMAX and SHMALL; the guest's memory is the limit in force. */
+#define SHM_BYTES_MAX 18446744073692774399UL
 
 struct superblock;
 struct shm_table;
@@ -46,6 +48,10 @@ int shm_set(struct shm_table *t, int id, const struct cred *cred, const struct s
  * id, or -errno. */
 int shm_stat(struct shm_table *t, int id, bool by_index, bool any, const struct cred *cred,
 	     struct shmid_ds *ret);
+/* The segment at an index (0 to SHM_SEGMENTS_MAX - 1), for /proc/sysvipc: its id, or -EINVAL. */
+int shm_at(struct shm_table *t, int index, struct shmid_ds *ret, u64 *ret_resident);
+/* SHM_LOCK, SHM_UNLOCK: what IPC_STAT shows; nothing of ours is swapped. */
+void shm_set_locked(struct shm_segment *s, bool locked);
 /* SHM_INFO and IPC_INFO's answer: the highest used index. */
 int shm_totals(struct shm_table *t, struct shm_info *ret);
 

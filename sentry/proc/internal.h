@@ -119,6 +119,7 @@ extern const struct proc_entry proc_pid_entries[];
 extern const struct proc_entry proc_reaper_entry;
 extern const struct proc_entry proc_tid_entries[]; /* /proc/PID/task/TID */
 extern const struct proc_entry proc_sys_entries[];
+extern const struct proc_entry proc_sysvipc_entries[];
 extern const struct proc_entry proc_net_entries[];
 extern const struct proc_entry proc_fd_entry, proc_fdinfo_entry, proc_task_entry;
 extern const struct proc_entry sysfs_root_entries[];

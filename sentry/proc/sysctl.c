@@ -4,6 +4,7 @@
  */
 #include "sentry/proc/internal.h"
 #include "base/host_time.h"
+#include "sentry/ipc/shm.h"
 #include "sentry/tty/tty.h"
 #include "vfs/pipe.h"
 #include <linux/capability.h>
@@ -131,6 +132,12 @@ static int show_min_addr(const struct proc_ctx *c, struct file *f, struct textbu
 	return 0;
 }
 
+static int show_shm_max(const struct proc_ctx *c, struct file *f, struct textbuf *out)
+{
+	textbuf_printf(out, "%lu\n", SHM_BYTES_MAX);
+	return 0;
+}
+
 /* ---- tables ---- */
 
 static const struct proc_entry random_entries[] = {
@@ -193,8 +200,8 @@ static const struct proc_entry kernel_entries[] = {
 	PROC_TEXT("sched_rt_runtime_us", "950000\n"),
 	PROC_DIR("seccomp", seccomp_entries),
 	PROC_TEXT("sem", "32000\t1024000000\t500\t32000\n"),
-	PROC_TEXT("shmall", "18446744073692774399\n"),
-	PROC_TEXT("shmmax", "18446744073692774399\n"),
+	PROC_FILE("shmall", 0444, show_shm_max),
+	PROC_FILE("shmmax", 0444, show_shm_max),
 	PROC_TEXT("shmmni", "4096\n"),
 	PROC_TEXT("sysrq", "0\n"),
 	PROC_TEXT("tainted", "0\n"),

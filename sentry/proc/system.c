@@ -171,6 +171,7 @@ const struct proc_entry proc_root_entries[] = {
 	PROC_FILE("stat", 0444, proc_show_system_stat),
 	PROC_TEXT("swaps", "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
 	PROC_DIR("sys", proc_sys_entries),
+	PROC_DIR("sysvipc", proc_sysvipc_entries),
 	PROC_FILE("uptime", 0444, show_uptime),
 	PROC_FILE("version", 0444, show_version),
 	PROC_FILE("vmstat", 0444, proc_show_vmstat),

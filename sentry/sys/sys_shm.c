@@ -143,11 +143,11 @@ static s64 stat_out(struct task *t, struct shm_table *table, int id, int cmd, ua
 
 static s64 info_out(struct task *t, struct shm_table *table, int cmd, uaddr buf)
 {
-	struct shminfo limits = { .shmmax = ~0UL >> 1,
+	struct shminfo limits = { .shmmax = SHM_BYTES_MAX,
 				  .shmmin = 1,
 				  .shmmni = SHM_SEGMENTS_MAX,
 				  .shmseg = SHM_SEGMENTS_MAX,
-				  .shmall = t->kernel->memory_limit / PAGE_SIZE };
+				  .shmall = SHM_BYTES_MAX };
 	struct shm_info use;
 	int highest = shm_totals(table, &use), r;
 
@@ -178,13 +178,14 @@ s64 sys_shmctl(struct task *t, const u64 a[6])
 	case IPC_RMID: return shm_remove(table, id, t->cred);
 	case SHM_LOCK:
 	case SHM_UNLOCK:
-		/* Guest memory is not swapped by us: nothing to lock, but the right to is checked.
-		 */
 		r = shm_find(table, id, t->cred, false, &s);
 		if (r < 0)
 			return r == -EACCES ? -EPERM : r;
+		r = cred_capable(t->cred, CAP_IPC_LOCK) ? 0 : -EPERM;
+		if (r == 0)
+			shm_set_locked(s, cmd == SHM_LOCK);
 		shm_put(s);
-		return cred_capable(t->cred, CAP_IPC_LOCK) ? 0 : -EPERM;
+		return r;
 	default: return -EINVAL;
 	}
 }

@@ -110,6 +110,58 @@ CASE(shm_errors)
 	CHECK_ERR(shmdt(p), EINVAL);
 	OK(shmctl(id, IPC_RMID, NULL));
 }
+/* What /proc/sysvipc/shm says of a segment: its size and what of it is resident. */
+static bool listed(int id, unsigned long *ret_size, unsigned long *ret_resident, unsigned *ret_mode)
+{
+	FILE *f = fopen("/proc/sysvipc/shm", "re");
+	bool found = false;
+	char line[300];
+	int got;
+
+	CHECK(f);
+	CHECK(fgets(line, sizeof(line), f) && strstr(line, " shmid "));
+	while (!found && fgets(line, sizeof(line), f)) {
+		CHECK_EQ(sscanf(line, "%*d %d %o %lu %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %lu",
+				&got, ret_mode, ret_size, ret_resident),
+			 4);
+		found = got == id;
+	}
+	fclose(f);
+	return found;
+}
+CASE(shm_is_listed)
+{
+	int id = OK(shmget(IPC_PRIVATE, 3 * 4096 - 5, IPC_CREAT | 0640));
+	unsigned long size, resident;
+	unsigned mode;
+	char *p = OK(shmat(id, NULL, 0));
+
+	CHECK(listed(id, &size, &resident, &mode));
+	CHECK_EQ(size, 3 * 4096 - 5);
+	CHECK_EQ(resident, 0);
+	CHECK_EQ(mode, 0640);
+	p[4096] = 1;
+	CHECK(listed(id, &size, &resident, &mode));
+	CHECK_EQ(resident, 4096);
+	OK(shmctl(id, IPC_RMID, NULL));
+	CHECK(listed(id, &size, &resident, &mode));
+	CHECK_EQ(mode, 01640);
+	OK(shmdt(p));
+	CHECK(!listed(id, &size, &resident, &mode));
+}
+CASE(shm_lock_shows)
+{
+	int id = OK(shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600));
+	struct shmid_ds ds;
+
+	OK(shmctl(id, SHM_LOCK, NULL));
+	OK(shmctl(id, IPC_STAT, &ds));
+	CHECK_EQ(ds.shm_perm.mode, 0600 | SHM_LOCKED);
+	OK(shmctl(id, SHM_UNLOCK, NULL));
+	OK(shmctl(id, IPC_STAT, &ds));
+	CHECK_EQ(ds.shm_perm.mode, 0600);
+	OK(shmctl(id, IPC_RMID, NULL));
+}
 CASE(shm_detach_after_partial_unmap)
 {
 	int id = segment(4 * PG);
