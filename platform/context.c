@@ -562,6 +562,35 @@ int platform_set_xstate(struct platform_context *ctx, const void *buf, size_t si
 	return ctx->platform->ops->set_xstate(ctx, buf, MIN(size, ctx->platform->xstate.size));
 }
 
+#define INITIAL_XSTATE (STUB_CONFIG + CONFIG_XINIT)
+
+static bool move_xstate(struct platform_context *ctx, u64 save, u64 load)
+{
+	if (ctx->dead || ctx->fp_load || !ctx->platform->ops->move_xstate)
+		return false;
+	return ctx->platform->ops->move_xstate(ctx, save, load);
+}
+
+bool platform_xstate_to_guest(struct platform_context *ctx, u64 addr)
+{
+	return move_xstate(ctx, addr, INITIAL_XSTATE);
+}
+
+bool platform_xstate_from_guest(struct platform_context *ctx, u64 addr)
+{
+	return move_xstate(ctx, 0, addr);
+}
+
+bool platform_xstate_take_back(struct platform_context *ctx, u64 *ret_save, u64 *ret_load)
+{
+	if (!ctx->fp_load)
+		return false;
+	*ret_save = ctx->fp_save;
+	*ret_load = ctx->fp_load == INITIAL_XSTATE ? 0 : ctx->fp_load;
+	ctx->fp_save = ctx->fp_load = 0;
+	return true;
+}
+
 /* Time since ctx entered guest code, if it is there. */
 static u64 running_tsc(struct platform_context *ctx, u64 now)
 {

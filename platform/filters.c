@@ -386,6 +386,6 @@ void filters_write(struct stub_config *config, const struct stub_header *stub)
 					       : filter_build(insn, (enum stub_role)role, config));
 		progs[role]->filter = STUB_CONFIG + offset;
 		offset += PROG_MAX * sizeof(*insn);
-		ASSERT(offset <= STUB_SLOT_SIZE);
+		ASSERT(offset <= CONFIG_XINIT);
 	}
 }

@@ -91,6 +91,9 @@ struct platform_ops {
 	void (*complete)(struct platform_context *ctx, struct user_regs_struct *regs);
 	int (*get_xstate)(struct platform_context *ctx, void *buf, size_t size);
 	int (*set_xstate)(struct platform_context *ctx, const void *buf, size_t size);
+	/* True when the guest thread will do it (ctx->fp_save, fp_load); NULL: never. save: 0, or
+	 * where to save what it has; load: what comes then. */
+	bool (*move_xstate)(struct platform_context *ctx, u64 save, u64 load);
 	/* The stub is dead: wake whoever waits for ctx. Any thread, as->lock held. */
 	void (*wake_dead)(struct platform_context *ctx);
 };
@@ -288,12 +291,15 @@ struct platform_context {
 	struct stub_deferred deferred[CTX_DEFERRED_MAX]; /* copies of what is in `shared` */
 	u32 deferred_count;
 	bool dead;
-	u32 uc;			/* seccomp: offset of the current ucontext, validated */
-	u32 home_uc, home_fp;	/* seccomp: where a frame is that the sentry makes itself */
-	bool in_call;		/* seccomp: stopped in a patched call, not in a frame */
-	bool load;		/* in_call: the stub has been told to load all registers */
-	bool complete;		/* in_call: all registers have been read */
-	bool saved;		/* in_call: the extended state is in the home frame */
+	u32 uc;		      /* seccomp: offset of the current ucontext, validated */
+	u32 home_uc, home_fp; /* seccomp: where a frame is that the sentry makes itself */
+	bool in_call;	      /* seccomp: stopped in a patched call, not in a frame */
+	bool load;	      /* in_call: the stub has been told to load all registers */
+	bool complete;	      /* in_call: all registers have been read */
+	bool saved;	      /* in_call: the extended state is in the home frame */
+	/* Addresses in the stub: where the guest thread is to save its extended state, and what it
+	 * is to load then, before it goes on. fp_load 0: nothing of it is to be done. */
+	u64 fp_save, fp_load;
 	bool idle;		/* not counted in platform->active */
 	u64 raw_rip, shown_rip; /* seccomp: in a trampoline at raw_rip, which the sentry sees as
 				   shown_rip */

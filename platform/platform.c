@@ -78,6 +78,9 @@ static void measure_spin(struct spin_limits *ret)
 	ret->stub_rounds = (u32)(ret->window_tsc / ret->pause_tsc);
 }
 
+_Static_assert(CONFIG_XINIT + PLATFORM_XSTATE_MAX <= STUB_SLOT_SIZE,
+	       "the processor reads all of it");
+
 static void config_write(struct platform *p)
 {
 	struct stub_config *config = control_slot(&p->control, 0);
@@ -94,6 +97,7 @@ static void config_write(struct platform *p)
 	config->dispatch = p->dispatch;
 	config->patch = p->patch;
 	config->xfeatures = p->xstate.features;
+	platform_init_xstate((u8 *)config + CONFIG_XINIT, PLATFORM_XSTATE_MAX);
 	filters_write(config, &p->stub);
 }
 

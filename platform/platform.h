@@ -176,7 +176,9 @@ enum platform_stop_reason {
 	PLATFORM_STOP_EXCEPTION,   /* SIGILL, SIGFPE, SIGTRAP, SIGBUS (alignment), #GP SIGSEGV */
 	PLATFORM_STOP_INTERRUPTED, /* platform_context_interrupt, or nothing in particular: go round
 				    */
-	PLATFORM_STOP_DEAD,	   /* the stub is gone: kill the guest process (SIGKILL) */
+	PLATFORM_STOP_XSTATE, /* what platform_xstate_to_guest or from_guest has begun cannot be
+			       * done in the guest: take it back, do it, go round */
+	PLATFORM_STOP_DEAD,   /* the stub is gone: kill the guest process (SIGKILL) */
 };
 
 struct platform_stop {
@@ -185,6 +187,7 @@ struct platform_stop {
 	u64 fault_addr;	    /* si_addr */
 	u64 trapno, error_code, cr2;
 	bool access_write, access_exec; /* FAULT: from the page-fault error code */
+	bool fault;			/* XSTATE: because of memory; as with FAULT */
 	bool trapped;			/* SYSCALL: from a site that is not patched */
 	bool syscall_is_compat; /* SYSCALL by int 0x80 or sysenter: the sentry answers -ENOSYS */
 };
@@ -220,6 +223,20 @@ size_t platform_xstate_size(const struct platform *p);
 u64 platform_xstate_features(const struct platform *p);
 int platform_get_xstate(struct platform_context *ctx, void *buf, size_t size);
 int platform_set_xstate(struct platform_context *ctx, const void *buf, size_t size);
+/*
+ * The same without a copy in between: the guest thread itself saves its extended state at addr, an
+ * address of its own, and goes on with the initial one; or loads it from there. It does so as guest
+ * code would, before its next instruction. addr: 64-aligned, for an XSAVE area. False: not possible
+ * now; use get and set, and platform_init_xstate. Owner thread.
+ */
+bool platform_xstate_to_guest(struct platform_context *ctx, u64 addr);
+bool platform_xstate_from_guest(struct platform_context *ctx, u64 addr);
+/*
+ * After PLATFORM_STOP_XSTATE, and before get or set while the guest has not yet run: takes back
+ * what of that is still to be done. False: nothing. True: save at *ret_save what get says, if that
+ * is not 0; then set what is at *ret_load, if that is not 0, or else the initial state.
+ */
+bool platform_xstate_take_back(struct platform_context *ctx, u64 *ret_save, u64 *ret_load);
 /* The state after exec: x87 and SSE defaults, the rest init. */
 void platform_init_xstate(void *buf, size_t size);
 

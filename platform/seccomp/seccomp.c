@@ -3,7 +3,8 @@
  * (or the fault's own signal) in it; the stub's handler, on the thread's
  * alternate stack in its slot, hands over to the sentry and waits. A patched
  * system call (patch.h) hands over without a signal: its registers are in the
- * context page, its extended state stays in the thread.
+ * context page, its extended state stays in the thread. Where that has to go to
+ * guest memory or comes from there (signals), the thread moves it itself.
  *
  * GS. Trampolines find the context page by it, so while guest code runs GS is
  * the slot's address, unless the guest uses GS itself: then the address space
@@ -35,7 +36,7 @@ static int seccomp_context_start(struct platform_context *ctx)
 
 	platform_init_xstate(initial, ctx->platform->xstate.size);
 	ctx->in_call = ctx->saved = false;
-	ctx->raw_rip = 0;
+	ctx->raw_rip = ctx->fp_save = ctx->fp_load = 0;
 	ctx->shared->self = ctx->stub_addr;
 	ctx->shared->pending = ctx->shared->deferred = ctx->shared->spin = 0;
 	platform_context_set_ids(ctx, &(struct platform_ids){ 0 });
@@ -208,6 +209,27 @@ static void hide_own_code(struct platform_context *ctx, struct user_regs_struct 
 	ctx->shown_rip = regs->rip = shown;
 }
 
+/* RESUME_FP may have been interrupted half-way. */
+static void note_fp_saved(struct platform_context *ctx, u32 resumed)
+{
+	if ((resumed & RESUME_FP) && !*(volatile u64 *)&ctx->shared->fp_save)
+		ctx->fp_save = 0;
+}
+
+/*
+ * The thread was on its way to guest code, with registers as the sentry left them, and could not
+ * reach the memory where its extended state is to go or to come from. What it has of that state is
+ * in the signal's frame now.
+ */
+static bool failed_to_move_fp(const struct platform_context *ctx, u32 resumed,
+			      const struct frame_stop *f)
+{
+	const struct stub_header *stub = &ctx->platform->stub;
+	u64 rip = (u64)f->g[REG_RIP];
+
+	return (resumed & RESUME_FP) && rip >= stub->call_fp && rip < stub->call_fp_end;
+}
+
 /* Why it stopped. What the stub says is the guest's word about itself, no more. */
 static void read_stop(struct platform_context *ctx, u32 resumed, struct user_regs_struct *regs,
 		      struct platform_stop *stop)
@@ -218,6 +240,7 @@ static void read_stop(struct platform_context *ctx, u32 resumed, struct user_reg
 	case STOP_CALL:
 		if (!ctx->platform->patch)
 			break;
+		ctx->fp_save = ctx->fp_load = 0;
 		ctx->in_call = true;
 		ctx->saved = false;
 		ctx->uc = ctx->home_uc;
@@ -228,6 +251,7 @@ static void read_stop(struct platform_context *ctx, u32 resumed, struct user_reg
 		return;
 	case STOP_INTERRUPT:
 		/* As the sentry left it. */
+		note_fp_saved(ctx, resumed);
 		ctx->in_call = resumed != RESUME_FRAME;
 		stop->reason = PLATFORM_STOP_INTERRUPTED;
 		return;
@@ -235,6 +259,14 @@ static void read_stop(struct platform_context *ctx, u32 resumed, struct user_reg
 		ctx->in_call = false;
 		if (!frame_fetch(ctx, &f))
 			break;
+		note_fp_saved(ctx, resumed);
+		if (failed_to_move_fp(ctx, resumed, &f)) {
+			read_signal(&f, regs, stop);
+			stop->fault = stop->reason == PLATFORM_STOP_FAULT;
+			stop->reason = PLATFORM_STOP_XSTATE;
+			return;
+		}
+		ctx->fp_save = ctx->fp_load = 0;
 		regs_from_frame(ctx, &f, regs);
 		read_signal(&f, regs, stop);
 		hide_own_code(ctx, regs, stop);
@@ -312,6 +344,17 @@ static int seccomp_set_xstate(struct platform_context *ctx, const void *buf, siz
 	return frame_set_xstate(ctx, buf, size);
 }
 
+static bool seccomp_move_xstate(struct platform_context *ctx, u64 save, u64 load)
+{
+	/* The state is not in the thread but in a frame or, saved, in the home frame. */
+	if (!ctx->in_call || (save && ctx->saved))
+		return false;
+	ctx->saved = false;
+	ctx->fp_save = save;
+	ctx->fp_load = load;
+	return true;
+}
+
 /* Through the frame: everything is loaded. False: the stub is gone. */
 static bool prepare_frame(struct platform_context *ctx, struct user_regs_struct *regs)
 {
@@ -358,22 +401,36 @@ static u32 prepare_regs(struct platform_context *ctx, struct user_regs_struct *r
 	c->eflags = regs->eflags;
 	c->fs = regs->fs_base;
 	c->xstate = ctx->home_fp;
+	c->fp_save = ctx->fp_save;
+	c->fp_load = ctx->fp_load;
+	if (ctx->fp_load)
+		return RESUME_REGS | RESUME_FP;
 	return RESUME_REGS | (ctx->saved ? RESUME_XSTATE : 0);
 }
 
-/* How the stub shall go on. False: it is gone. */
-static bool prepare(struct platform_context *ctx, struct user_regs_struct *regs, u32 *ret_resume)
+/* How the stub shall go on. False: it cannot, and *stop says why. */
+static bool prepare(struct platform_context *ctx, struct user_regs_struct *regs,
+		    struct platform_stop *stop, u32 *ret_resume)
 {
-	if (ctx->in_call && !ctx->load && !ctx->saved && only_result(ctx, regs)) {
+	if (ctx->in_call && !ctx->load && !ctx->saved && !ctx->fp_load && only_result(ctx, regs)) {
 		ctx->shared->rax = regs->rax;
 		*ret_resume = RESUME_CALL;
-	} else if (ctx->in_call && regs->gs_base == ctx->call_gs && !(regs->eflags & EFLAGS_TF)) {
-		*ret_resume = prepare_regs(ctx, regs);
-	} else {
-		*ret_resume = RESUME_FRAME;
-		return prepare_frame(ctx, regs);
+		return true;
 	}
-	return true;
+	if (ctx->in_call && regs->gs_base == ctx->call_gs && !(regs->eflags & EFLAGS_TF)) {
+		*ret_resume = prepare_regs(ctx, regs);
+		return true;
+	}
+	if (ctx->fp_load) {
+		stop->reason = PLATFORM_STOP_XSTATE;
+		clock_stop_after(&ctx->clock, 0);
+		return false;
+	}
+	*ret_resume = RESUME_FRAME;
+	if (prepare_frame(ctx, regs))
+		return true;
+	stop_dead(ctx, stop, NULL);
+	return false;
 }
 
 static void seccomp_run(struct platform_context *ctx, struct user_regs_struct *regs,
@@ -381,10 +438,8 @@ static void seccomp_run(struct platform_context *ctx, struct user_regs_struct *r
 {
 	u32 resume;
 
-	if (!prepare(ctx, regs, &resume)) {
-		stop_dead(ctx, stop, NULL);
+	if (!prepare(ctx, regs, stop, &resume))
 		return;
-	}
 	if (!turn_run(ctx, resume)) {
 		stop_dead(ctx, stop, NULL);
 		return;
@@ -421,6 +476,7 @@ const struct platform_ops *seccomp_ops(void)
 		.complete = seccomp_complete,
 		.get_xstate = seccomp_get_xstate,
 		.set_xstate = seccomp_set_xstate,
+		.move_xstate = seccomp_move_xstate,
 		.wake_dead = seccomp_wake_dead,
 	};
 

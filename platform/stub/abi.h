@@ -72,11 +72,11 @@
 #define CONFIG_SIGMASK 0x10	/* u64, blocked while guest code runs */
 #define CONFIG_DISPATCH 0x18	/* u32: guest threads are under syscall user dispatch */
 #define CONFIG_VDSO 0x50	/* u64 each, VDSO_*: functions of the vDSO, 0 where there is none */
-#define CONFIG_VDSO 0x50	/* u64 each, VDSO_*: functions of the vDSO, 0 where there is none */
 #define CONFIG_XFEATURES 0x68	/* u64: what XSAVE shall save */
 #define CONFIG_PROG_ZYGOTE 0x20 /* struct sock_fprog */
 #define CONFIG_PROG_MAPPER 0x30
 #define CONFIG_PROG_GUEST 0x40
+#define CONFIG_XINIT 0x3000 /* an XSAVE area that holds the initial state; behind the filters */
 
 /* struct stub_cmd */
 #define CMD_SEQ 0x00	  /* u32, futex: the sentry counts it up */
@@ -132,6 +132,8 @@
 #define CTX_RCX 0xc0	  /* for RESUME_REGS, with those above */
 #define CTX_R11 0xc8
 #define CTX_EFLAGS 0xd0
+#define CTX_FP_SAVE 0xd8 /* u64, see RESUME_FP */
+#define CTX_FP_LOAD 0xe0 /* u64 */
 #define CTX_DEFERRED_OPS 0x400
 #define CTX_DEFERRED_OP_SIZE 0x20
 #define CTX_DEFERRED_MAX 8
@@ -150,10 +152,15 @@
 #define STOP_SAVED 2 /* RESUME_SAVE is done */
 #define STOP_INTERRUPT 3 /* after an answer: the registers are as the sentry left them */
 
-#define RESUME_CALL 0	      /* return CTX_RAX from the call */
-#define RESUME_FRAME 1	      /* load everything from the frame at CTX_UC */
-#define RESUME_REGS 3 /* load the general registers, flags and FS from here */
+#define RESUME_CALL 0	    /* return CTX_RAX from the call */
+#define RESUME_FRAME 1	    /* load everything from the frame at CTX_UC */
+#define RESUME_REGS 3	    /* load the general registers, flags and FS from here */
 #define RESUME_XSTATE 0x200 /* before RESUME_REGS: load the extended state at CTX_XSTATE */
+/*
+ * Before RESUME_REGS: save the extended state at the address CTX_FP_SAVE, which is 0 afterwards;
+ * then load it from the address CTX_FP_LOAD. Either may be 0: not to be done.
+ */
+#define RESUME_FP 0x400
 #define RESUME_DEFERRED 0x100 /* before RESUME_CALL or RESUME_FRAME: make the deferred calls */
 #define RESUME_SAVE 2	      /* save the extended state, hand over again */
 
@@ -217,6 +224,7 @@ struct stub_header {
 	uint64_t guest_start, guest_end;
 	/* Code of patched calls, see guest.S: where trampolines go, and its sections. */
 	uint64_t call_entry, call_answered, call_vdso_answered, call_save, call_code_end;
+	uint64_t call_fp, call_fp_end; /* what RESUME_FP does */
 };
 
 struct stub_prog {
@@ -271,6 +279,7 @@ struct stub_ctx {
 	uint64_t self, info;
 	uint32_t deferred, pad;
 	uint64_t rcx, r11, eflags;
+	uint64_t fp_save, fp_load;
 };
 
 /* A call that a guest thread makes on its way back to guest code, at CTX_DEFERRED_OPS. */
@@ -317,6 +326,7 @@ _Static_assert(offsetof(struct stub_ctx, spin) == CTX_SPIN, "abi");
 _Static_assert(offsetof(struct stub_ctx, info) == CTX_INFO, "abi");
 _Static_assert(offsetof(struct stub_ctx, deferred) == CTX_DEFERRED, "abi");
 _Static_assert(offsetof(struct stub_ctx, eflags) == CTX_EFLAGS, "abi");
+_Static_assert(offsetof(struct stub_ctx, fp_load) == CTX_FP_LOAD, "abi");
 _Static_assert(sizeof(struct stub_deferred) == CTX_DEFERRED_OP_SIZE, "abi");
 _Static_assert(offsetof(struct stub_config, vdso) == CONFIG_VDSO, "abi");
 _Static_assert(offsetof(struct stub_config, xfeatures) == CONFIG_XFEATURES, "abi");

@@ -247,6 +247,16 @@ static void frame_failed(struct task *t, int sig)
 	signal_force(t, &si);
 }
 
+void signal_settle_xstate(struct task *t)
+{
+	siginfo_t si;
+
+	if (arch_settle_xstate(t) == 0)
+		return;
+	siginfo_kernel(&si, SIGSEGV, SI_KERNEL);
+	signal_force(t, &si);
+}
+
 static void run_handler(struct task *t, int sig, const siginfo_t *info,
 			const struct k_sigaction *act)
 {

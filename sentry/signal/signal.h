@@ -99,6 +99,8 @@ int signal_kill(struct task *sender, int pid, const siginfo_t *info);
  * (the only place). Returns false when the task must exit.
  */
 bool signal_deliver(struct task *t);
+/* arch_settle_xstate, and SIGSEGV when that fails. */
+void signal_settle_xstate(struct task *t);
 
 /* Blocks/unblocks for the current task. how: SIG_BLOCK, SIG_UNBLOCK, SIG_SETMASK. */
 void signal_set_mask(struct task *t, u64 mask);
@@ -124,5 +126,12 @@ int arch_push_signal_frame(struct task *t, const struct k_sigaction *act, const 
 			   u64 saved_mask, const struct signal_frame_info *fault);
 /* rt_sigreturn: restores registers, vector state, mask, altstack. 0 or -EFAULT. */
 int arch_pop_signal_frame(struct task *t);
+/*
+ * Both leave it to the guest thread to move the vector state to or from the frame, on its way to
+ * guest code. Does here what of that is not done yet: before anybody asks for the state, and at
+ * PLATFORM_STOP_XSTATE. -EFAULT: the frame's memory is gone (SIGSEGV); the state is the initial
+ * one.
+ */
+int arch_settle_xstate(struct task *t);
 
 #endif

@@ -193,6 +193,7 @@ static bool stop_locked(struct task *t, struct sighand **sh, int code, const sig
 
 	task_complete_regs(t);
 	sighand_unlock(*sh);
+	signal_settle_xstate(t);
 	x.data = calloc(1, x.size);
 	if (x.data)
 		platform_get_xstate(t->ctx, x.data, x.size);

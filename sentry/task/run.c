@@ -95,6 +95,17 @@ static void serve_fault(struct task *t, const struct platform_stop *stop)
 	signal_force_fault(t, &si, stop->trapno, error, stop->cr2);
 }
 
+static void serve_xstate(struct task *t, const struct platform_stop *stop)
+{
+	int sig, code;
+
+	/* For the next time: what the sentry writes does not map the page for the guest. */
+	if (stop->fault)
+		mm_fault(t->mm, stop->fault_addr, stop->access_write, stop->access_exec, &sig,
+			 &code);
+	signal_settle_xstate(t);
+}
+
 static void serve_exception(struct task *t, const struct platform_stop *stop)
 {
 	siginfo_t si;
@@ -117,6 +128,7 @@ static void serve_stop(struct task *t, const struct platform_stop *stop)
 	case PLATFORM_STOP_FAULT: serve_fault(t, stop); break;
 	case PLATFORM_STOP_EXCEPTION: serve_exception(t, stop); break;
 	case PLATFORM_STOP_INTERRUPTED: break;
+	case PLATFORM_STOP_XSTATE: serve_xstate(t, stop); break;
 	case PLATFORM_STOP_DEAD:
 		log_info("task %d (%s): its stub is gone", t->tid, t->comm);
 		task_group_exit(t, SIGKILL);
@@ -141,8 +153,7 @@ static void run_guest(struct task *t, struct platform_stop *stop)
 		t->regs.eflags |= FLAG_TF;
 	platform_switch(t->ctx, &t->regs, stop);
 	/* Without the time asleep: processor time, as good as preemption lets it be. */
-	atomic_store_explicit(&t->sys_tsc,
-			      t->served_tsc + platform_context_served_tsc(t->ctx),
+	atomic_store_explicit(&t->sys_tsc, t->served_tsc + platform_context_served_tsc(t->ctx),
 			      memory_order_relaxed);
 	if (step)
 		t->regs.eflags &= ~FLAG_TF;

@@ -6,7 +6,11 @@
  *	sp -> pretcode | ucontext | siginfo | gap | fpstate (64-aligned) | MAGIC2
  *
  * What comes back through rt_sigreturn is hostile: registers are masked here,
- * the vector state is sanitised by the platform.
+ * the vector state is sanitised by the platform, or loaded by the guest thread
+ * itself, which may have any that the processor takes.
+ *
+ * The handler begins with the initial vector state (the kernel's
+ * fpu__clear_user_states).
  */
 #include "base/log.h"
 #include "sentry/kernel/kernel.h"
@@ -23,6 +27,10 @@
 #define LEGACY_SIZE 512
 #define HEADER_SIZE 64
 #define SW_BYTES_OFFSET 464
+#define XSTATE_ALIGN 64
+#define LEGACY_ALIGN 16
+#define MXCSR_OFFSET 24
+#define MXCSR_KNOWN 0x2ffffU /* of any processor */
 #define RED_ZONE 128
 #define USER_CS 0x33
 #define USER_SS 0x2b
@@ -109,25 +117,64 @@ static size_t frame_xstate_space(size_t size)
 	return size > LEGACY_SIZE ? size + sizeof(u32) : size;
 }
 
-/* Fills buf with the vector state as a frame holds it. -ESRCH: lost the stub. */
-static int xstate_for_frame(struct task *t, u8 *buf, size_t size)
+static const u32 xstate_magic2 = XSTATE_MAGIC2;
+
+/* What a frame says of a vector state of such a size. */
+static struct sw_bytes sw_bytes_of(struct task *t, size_t size)
 {
-	struct sw_bytes sw;
-	u32 magic2 = XSTATE_MAGIC2;
+	struct sw_bytes sw = { 0 };
+
+	if (size <= LEGACY_SIZE)
+		return sw;
+	sw.magic1 = XSTATE_MAGIC1;
+	sw.extended_size = (u32)size + sizeof(xstate_magic2);
+	sw.xfeatures = platform_xstate_features(t->kernel->platform);
+	sw.xstate_size = (u32)size;
+	return sw;
+}
+
+static void set_initial_xstate(struct task *t)
+{
+	size_t size = platform_xstate_size(t->kernel->platform);
+	u8 buf[PLATFORM_XSTATE_MAX];
+
+	platform_init_xstate(buf, size);
+	platform_set_xstate(t->ctx, buf, size);
+}
+
+/* The vector state into the frame at fp by way of the sentry; t has the initial one then. */
+static int copy_xstate_out(struct task *t, u64 fp)
+{
+	size_t size = platform_xstate_size(t->kernel->platform);
+	u8 buf[PLATFORM_XSTATE_MAX + sizeof(xstate_magic2)];
+	struct sw_bytes sw = sw_bytes_of(t, size);
 
 	if (platform_get_xstate(t->ctx, buf, size) < 0)
-		return -ESRCH;
-	memset(&sw, 0, sizeof(sw));
+		return -EFAULT;
 	xstate_complete(buf, size);
-	if (size > LEGACY_SIZE) {
-		sw.magic1 = XSTATE_MAGIC1;
-		sw.extended_size = (u32)size + sizeof(magic2);
-		sw.xfeatures = platform_xstate_features(t->kernel->platform);
-		sw.xstate_size = (u32)size;
-		memcpy(buf + size, &magic2, sizeof(magic2));
-	}
 	memcpy(buf + SW_BYTES_OFFSET, &sw, sizeof(sw));
+	memcpy(buf + size, &xstate_magic2, sizeof(xstate_magic2));
+	if (copy_out(t, ua(fp), buf, frame_xstate_space(size)) < 0)
+		return -EFAULT;
+	set_initial_xstate(t);
 	return 0;
+}
+
+/*
+ * Has t's own guest thread save it there, which spares two copies from one CPU to another. Only
+ * what says how it is to be read comes from here, before it and behind: on its first and last page,
+ * if it is not longer than two. False: not possible.
+ */
+static bool save_xstate_in_guest(struct task *t, u64 fp)
+{
+	size_t size = platform_xstate_size(t->kernel->platform);
+	struct sw_bytes sw = sw_bytes_of(t, size);
+
+	/* A tracer reads the frame when it has been told of the handler. */
+	return size > LEGACY_SIZE && !task_traced(t) &&
+	       copy_out(t, ua(fp + SW_BYTES_OFFSET), &sw, sizeof(sw)) == 0 &&
+	       copy_out(t, ua(fp + size), &xstate_magic2, sizeof(xstate_magic2)) == 0 &&
+	       platform_xstate_to_guest(t->ctx, fp);
 }
 
 static void fill_context(struct task *t, struct k_ucontext *uc, u64 saved_mask,
@@ -181,7 +228,7 @@ static int place_frame(struct task *t, const struct k_sigaction *act, size_t fp_
 		sp = (u64)t->altstack.ss_sp + t->altstack.ss_size;
 		entering = true;
 	}
-	sp = (sp - fp_size) & ~63ULL;
+	sp = (sp - fp_size) & ~(XSTATE_ALIGN - 1ULL);
 	*ret_fp = sp;
 	sp = ((sp - sizeof(struct rt_sigframe)) & ~15ULL) - 8;
 	if ((nested || entering) && !within_altstack(t, sp))
@@ -207,22 +254,22 @@ int arch_push_signal_frame(struct task *t, const struct k_sigaction *act, const 
 			   u64 saved_mask, const struct signal_frame_info *fault)
 {
 	size_t size = platform_xstate_size(t->kernel->platform), fp_size = frame_xstate_space(size);
-	u8 image[sizeof(struct rt_sigframe) + 128 + PLATFORM_XSTATE_MAX + sizeof(u32)];
-	struct rt_sigframe *frame = (struct rt_sigframe *)image;
+	struct rt_sigframe frame;
 	u64 sp, fp;
 
 	if (!(act->flags & SA_RESTORER))
 		return -EFAULT; /* x86-64 has no other way back */
 	if (place_frame(t, act, fp_size, &sp, &fp) < 0)
 		return -EFAULT;
-	ASSERT(fp + fp_size - sp <= sizeof(image));
-	memset(image, 0, fp - sp);
-	if (xstate_for_frame(t, image + (fp - sp), size) < 0)
+	if (arch_settle_xstate(t) < 0)
 		return -EFAULT;
-	frame->pretcode = act->restorer;
-	fill_context(t, &frame->uc, saved_mask, fault, fp, size > LEGACY_SIZE);
-	frame->info = *info;
-	if (copy_out(t, ua(sp), image, fp + fp_size - sp) < 0)
+	memset(&frame, 0, sizeof(frame));
+	frame.pretcode = act->restorer;
+	fill_context(t, &frame.uc, saved_mask, fault, fp, size > LEGACY_SIZE);
+	frame.info = *info;
+	if (copy_out(t, ua(sp), &frame, sizeof(frame)) < 0)
+		return -EFAULT;
+	if (!save_xstate_in_guest(t, fp) && copy_xstate_out(t, fp) < 0)
 		return -EFAULT;
 	if (t->altstack.ss_flags & (int)SS_AUTODISARM)
 		t->altstack = (stack_t){ .ss_flags = SS_DISABLE };
@@ -246,34 +293,97 @@ static size_t frame_xstate_size(const u8 *buf, size_t got, size_t max)
 	return magic2 == XSTATE_MAGIC2 ? sw.xstate_size : LEGACY_SIZE;
 }
 
-static int restore_xstate(struct task *t, u64 fp)
+static u64 xgetbv(void)
+{
+	u32 low, high;
+
+	__asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+	return (u64)high << 32 | low;
+}
+
+/* Would XRSTOR raise #GP (Intel's manual, vol. 1, 13.8)? The kernel makes that SIGSEGV. */
+static bool xstate_is_broken(const u8 *buf, size_t have)
+{
+	u64 header[3]; /* XSTATE_BV, XCOMP_BV, reserved */
+	u32 mxcsr;
+
+	memcpy(&mxcsr, buf + MXCSR_OFFSET, sizeof(mxcsr));
+	if (mxcsr & ~MXCSR_KNOWN)
+		return true;
+	if (have <= LEGACY_SIZE)
+		return false;
+	memcpy(header, buf + LEGACY_SIZE, sizeof(header));
+	return (header[0] & ~xgetbv()) || header[1] || header[2];
+}
+
+/* Takes the vector state of the frame at fp by way of the sentry. */
+static int copy_xstate_in(struct task *t, u64 fp)
 {
 	size_t size = platform_xstate_size(t->kernel->platform), have;
 	u8 buf[PLATFORM_XSTATE_MAX + sizeof(u32)];
 	u64 features = 3;
 	ssize_t got;
 
-	if (fp == 0) {
-		platform_init_xstate(buf, size);
-	} else {
-		got = mm_copy_in_partial(t->mm, buf, ua(fp), frame_xstate_space(size));
-		if (got < LEGACY_SIZE)
-			return -EFAULT;
-		have = frame_xstate_size(buf, (size_t)got, size);
-		if (have > LEGACY_SIZE) {
-			memcpy(&features, buf + LEGACY_SIZE, sizeof(features));
-			features &= platform_xstate_features(t->kernel->platform);
-		}
-		if (have < size)
-			memset(buf + have, 0, size - have);
-		if (size > LEGACY_SIZE) {
-			memset(buf + LEGACY_SIZE, 0, HEADER_SIZE);
-			memcpy(buf + LEGACY_SIZE, &features, sizeof(features));
-		}
-		memset(buf + SW_BYTES_OFFSET, 0, sizeof(struct sw_bytes));
+	got = mm_copy_in_partial(t->mm, buf, ua(fp), frame_xstate_space(size));
+	if (got < LEGACY_SIZE)
+		return -EFAULT;
+	have = frame_xstate_size(buf, (size_t)got, size);
+	if (fp % (have > LEGACY_SIZE ? XSTATE_ALIGN : LEGACY_ALIGN) || xstate_is_broken(buf, have))
+		return -EFAULT;
+	if (have > LEGACY_SIZE) {
+		memcpy(&features, buf + LEGACY_SIZE, sizeof(features));
+		features &= platform_xstate_features(t->kernel->platform);
 	}
+	if (have < size)
+		memset(buf + have, 0, size - have);
+	if (size > LEGACY_SIZE) {
+		memset(buf + LEGACY_SIZE, 0, HEADER_SIZE);
+		memcpy(buf + LEGACY_SIZE, &features, sizeof(features));
+	}
+	memset(buf + SW_BYTES_OFFSET, 0, sizeof(struct sw_bytes));
 	platform_set_xstate(t->ctx, buf, size); /* a dead stub shows at the next switch */
 	return 0;
+}
+
+/* Has t's own guest thread load it, if the frame says that all of it is there. */
+static bool load_xstate_in_guest(struct task *t, u64 fp)
+{
+	size_t size = platform_xstate_size(t->kernel->platform);
+	struct sw_bytes sw, want = sw_bytes_of(t, size);
+	u32 magic2;
+
+	if (size <= LEGACY_SIZE || fp % XSTATE_ALIGN || task_traced(t) ||
+	    copy_in(t, &sw, ua(fp + SW_BYTES_OFFSET), sizeof(sw)) < 0 || sw.magic1 != want.magic1 ||
+	    sw.extended_size != want.extended_size || sw.xfeatures != want.xfeatures ||
+	    sw.xstate_size != want.xstate_size ||
+	    copy_in(t, &magic2, ua(fp + size), sizeof(magic2)) < 0 || magic2 != xstate_magic2)
+		return false;
+	return platform_xstate_from_guest(t->ctx, fp);
+}
+
+static int restore_xstate(struct task *t, u64 fp)
+{
+	if (fp == 0)
+		set_initial_xstate(t);
+	else if (!load_xstate_in_guest(t, fp))
+		return copy_xstate_in(t, fp);
+	return 0;
+}
+
+int arch_settle_xstate(struct task *t)
+{
+	u64 save, load;
+	int r = 0;
+
+	if (!platform_xstate_take_back(t->ctx, &save, &load))
+		return 0;
+	if (save)
+		r = copy_xstate_out(t, save);
+	else if (load)
+		r = copy_xstate_in(t, load);
+	if (r < 0 || (!save && !load))
+		set_initial_xstate(t);
+	return r;
 }
 
 static void restore_regs(struct task *t, const struct k_sigcontext *mc)

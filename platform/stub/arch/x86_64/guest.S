@@ -11,6 +11,9 @@
  *	call_handed	the sentry has the turn: leave a note for the return
  *	call_return	about to run guest code: go back and hand over again
  *	frame_return	the same, but from the signal entry
+ *
+ * In call_return, what has an effect on the guest's state is done once and noted (CTX_FP_SAVE,
+ * CTX_DEFERRED), or may be done again.
  */
 #include "platform/stub/abi.h"
 #include <asm/unistd_64.h>
@@ -28,6 +31,8 @@
 
 	.globl guest_start, guest_end, call_entry, call_save, call_answered, call_vdso_answered, call_code_end
 	.hidden guest_start, guest_end, call_entry, call_save, call_answered, call_vdso_answered, call_code_end
+	.globl call_fp, call_fp_end
+	.hidden call_fp, call_fp_end
 	.globl exit_gadget, signal_entry, signal_restorer, wait_turn
 	.hidden exit_gadget, signal_entry, signal_restorer, wait_turn
 
@@ -212,7 +217,9 @@ call_return:
 9:	andl $~RESUME_DEFERRED, %gs:CTX_KIND
 	jmp 4b
 	/* RESUME_REGS. There is no stack to jump from: the last register is loaded by the jump. */
-10:	test $RESUME_XSTATE, %ecx
+10:	test $RESUME_FP, %ecx
+	jnz call_fp
+	test $RESUME_XSTATE, %ecx
 	jz 11f
 	movabs $(STUB_CONFIG + CONFIG_XFEATURES), %rcx
 	mov (%rcx), %eax
@@ -239,7 +246,33 @@ call_return:
 	mov %gs:CTX_RAX, %rax
 	mov %gs:CTX_RSP, %rsp
 	jmp *%gs:CTX_RIP
-call_return_end:
+	/*
+	 * The extended state into guest memory and from there: a signal's frame, or rt_sigreturn.
+	 * What faults between call_fp and call_fp_end the sentry does instead.
+	 */
+call_fp:
+	movabs $(STUB_CONFIG + CONFIG_XFEATURES), %rcx
+	mov (%rcx), %eax
+	mov 4(%rcx), %edx
+	mov %gs:CTX_FP_SAVE, %rcx
+	test %rcx, %rcx
+	jz 12f
+	/* XSAVE leaves most of the header alone, and a restore would refuse what is in it. */
+	xor %r11d, %r11d
+	.set header, 512
+	.rept 8
+	mov %r11, header(%rcx)
+	.set header, header + 8
+	.endr
+	xsave64 (%rcx)
+	orl $3, 512(%rcx)		/* a frame always holds x87 and SSE */
+	movq $0, %gs:CTX_FP_SAVE
+12:	mov %gs:CTX_FP_LOAD, %rcx
+	test %rcx, %rcx
+	jz 11b
+	xrstor64 (%rcx)
+	jmp 11b
+call_fp_end:
 call_interrupted:
 	movl $0, %gs:CTX_PENDING
 	movl $STOP_INTERRUPT, %gs:CTX_KIND

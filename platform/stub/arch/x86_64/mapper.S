@@ -26,6 +26,7 @@ stub_header:
 	.quad mapper_start, mapper_end
 	.quad guest_start, guest_end
 	.quad call_entry, call_answered, call_vdso_answered, call_save, call_code_end
+	.quad call_fp, call_fp_end
 
 	.text
 mapper_start:
