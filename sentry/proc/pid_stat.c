@@ -25,7 +25,8 @@ static char state_letter(struct task *t)
 	switch (atomic_load(&t->state)) {
 	case TASK_NEW:
 	case TASK_RUNNING: return 'R';
-	case TASK_BLOCKED: return 'S';
+	/* Woken, though its thread has not gone on yet. */
+	case TASK_BLOCKED: return atomic_load(&t->wake) ? 'R' : 'S';
 	case TASK_STOPPED: return 'T';
 	case TASK_TRACED: return 't';
 	case TASK_ZOMBIE: return 'Z';

@@ -88,6 +88,14 @@ CASE(stat_line)
 	CHECK(rest[17] > 0);   /* rss */
 	CHECK_EQ(*p, '\n');
 }
+static char state_of(pid_t pid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	slurp(path);
+	return strrchr(text, ')')[2];
+}
 CASE(stat_of_a_sleeper_and_a_zombie)
 {
 	int p[2];
@@ -96,8 +104,7 @@ CASE(stat_of_a_sleeper_and_a_zombie)
 	pid_t pid = conf_fork(wait_pipe, p);
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	for (int i = 0; i < 10000 && state != 'S'; i++) {
-		slurp(path);
-		state = strrchr(text, ')')[2];
+		state = state_of(pid);
 		sched_yield();
 	}
 	CHECK_EQ(state, 'S');
@@ -114,6 +121,33 @@ CASE(stat_of_a_sleeper_and_a_zombie)
 	CHECK(!strstr(text, "VmSize"));
 	conf_join(pid);
 	CHECK_ERR(open(path, O_RDONLY), ENOENT);
+}
+static _Atomic unsigned *wakes;
+static void note_wake(int sig)
+{
+	++*wakes;
+}
+static void sleep_again_and_again(void *arg)
+{
+	for (;;)
+		pause();
+}
+/* Once kill() has returned, a sleeper is seen asleep only after it has taken the signal. */
+CASE(signalled_sleeper_is_awake)
+{
+	pid_t pid;
+
+	wakes = OK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	signal(SIGUSR1, note_wake);
+	pid = conf_fork(sleep_again_and_again, NULL);
+	for (unsigned i = 0; i < 300; i++) {
+		while (state_of(pid) != 'S')
+			sched_yield();
+		CHECK_EQ(*wakes, i);
+		OK(kill(pid, SIGUSR1));
+	}
+	OK(kill(pid, SIGKILL));
+	CHECK_EQ(conf_wait_status(pid), SIGKILL);
 }
 CASE(entry_of_a_gone_process)
 {
