@@ -44,8 +44,12 @@ static int move_pmas(struct mm *mm, u64 from, u64 len, u64 to)
 	return 0;
 }
 
-/* A registration that covers [start, end) of v's file; v's own when it does already. A user is
- * added. */
+/*
+ * A registration that covers [start, end) of v's file; v's own when it does already. A user is
+ * added. The file may be telling of a change just now: it reaches v by its old registration, or
+ * not any more, and not by one that is newer than the change. So the file's pages do not come along
+ * to a new registration, faults ask for them again.
+ */
 static int reg_for(struct mm *mm, struct vma *v, u64 start, u64 end, struct vma_reg **ret)
 {
 	struct vma_reg *reg = v->reg;
@@ -65,6 +69,14 @@ static int reg_for(struct mm *mm, struct vma *v, u64 start, u64 end, struct vma_
 	if (err == -EPERM) /* a seal that came after this mapping does not concern it */
 		err = vma_reg_new(mm, v->mappable, start, end, reg->m.shared, false, ret);
 	mutex_lock(&mm->active_lock);
+	if (err < 0)
+		return err;
+	err = backing_drop(mm, v->start, v->end, true);
+	if (err < 0) {
+		mutex_unlock(&mm->active_lock);
+		vma_reg_release(*ret);
+		mutex_lock(&mm->active_lock);
+	}
 	return err;
 }
 

@@ -1,5 +1,6 @@
 /* Address spaces: mmap, munmap, mprotect, mremap, brk, madvise, msync, mincore, mlock. */
 #include "conf.h"
+#include <sched.h>
 #include <sys/resource.h>
 #include <ucontext.h>
 
@@ -579,6 +580,46 @@ CASE(mremap_dontunmap)
 }
 
 /* ---- brk ---- */
+/* A mapping that grows and moves while the file's page is taken away does not keep the old page. */
+static struct {
+	_Atomic unsigned round, done;
+} * turns;
+static void punch_and_write(void *arg)
+{
+	int fd = *(int *)arg;
+
+	for (unsigned i = 1; i <= 2000; i++) {
+		while (turns->round != i)
+			sched_yield();
+		OK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096));
+		CHECK_EQ(pwrite(fd, &i, sizeof(i), 0), sizeof(i));
+		turns->done = i;
+	}
+}
+CASE(mremap_races_with_punch)
+{
+	int fd = OK(memfd_create("file", MFD_CLOEXEC));
+	pid_t pid;
+
+	OK(ftruncate(fd, 2 * 4096));
+	turns = OK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	pid = conf_fork(punch_and_write, &fd);
+	for (unsigned i = 1; i <= 2000; i++) {
+		unsigned *p =
+			OK(mmap(NULL, 4096, PROT_READ, i & 1 ? MAP_PRIVATE : MAP_SHARED, fd, 0));
+
+		CHECK_EQ(*(volatile unsigned *)p, i - 1);
+		turns->round = i;
+		for (volatile unsigned wait = 0; wait < i % 400; wait++)
+			;
+		p = OK(mremap(p, 4096, 2 * 4096, MREMAP_MAYMOVE));
+		while (turns->done != i)
+			sched_yield();
+		CHECK_EQ(*(volatile unsigned *)p, i);
+		OK(munmap(p, 2 * 4096));
+	}
+	conf_join(pid);
+}
 CASE(brk_grows_and_shrinks)
 {
 	char *b = (char *)syscall(SYS_brk, 0);
