@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/utsname.h>
 
@@ -72,6 +73,47 @@ CASE(unshare_fs)
 	conf_join(pid);
 	CHECK(getcwd(here, sizeof(here)));
 	CHECK_STR(here, "/");
+}
+/* A process enters another's mount namespace and sees what is mounted there alone. */
+struct namespaces {
+	int ready[2], over[2];
+};
+static void mount_in_own_namespace(void *arg)
+{
+	struct namespaces *n = arg;
+	char c = 0;
+
+	if (unshare(CLONE_NEWNS) < 0)
+		SKIP("unshare: %s", strerror(errno));
+	OK(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	OK(mount("own", conf_tmpdir(), "tmpfs", 0, NULL));
+	OK(close(OK(open(conf_path("inside"), O_CREAT | O_WRONLY | O_CLOEXEC, 0600))));
+	CHECK_EQ(write(n->ready[1], &c, 1), 1);
+	close(n->over[1]);
+	CHECK_EQ(read(n->over[0], &c, 1), 0);
+}
+CASE(setns_mount_namespace)
+{
+	struct namespaces n;
+	char c;
+	pid_t pid;
+	int fd;
+
+	OK(pipe(n.ready));
+	OK(pipe(n.over));
+	pid = conf_fork(mount_in_own_namespace, &n);
+	close(n.ready[1]);
+	if (read(n.ready[0], &c, 1) != 1)
+		conf_join(pid);
+	CHECK_ERR(access(conf_path("inside"), F_OK), ENOENT);
+	fd = OK(pidfd_open(pid, 0));
+	CHECK_ERR(setns(fd, 0), EINVAL);
+	OK(setns(fd, CLONE_NEWNS));
+	OK(access(conf_path("inside"), F_OK));
+	CHECK_ERR(setns(n.over[0], CLONE_NEWNS), EINVAL);
+	CHECK_ERR(setns(-1, CLONE_NEWNS), EBADF);
+	close(n.over[1]);
+	conf_join(pid);
 }
 CASE(unshare_errors)
 {
