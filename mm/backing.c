@@ -231,7 +231,8 @@ static void window_clip(struct mm *mm, struct window *w, u64 page)
 	}
 }
 
-int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end, struct mem_range *ret)
+/* Where memory for [start, end) of v should lie. */
+static struct pgalloc_opts placement(struct mm *mm, const struct vma *v, u64 start, u64 end)
 {
 	struct pma *before = start ? pma_set_find(&mm->pmas, start - 1) : NULL;
 	struct pma *after = pma_set_find(&mm->pmas, end);
@@ -248,11 +249,31 @@ int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end, str
 	} else if (after && after->owned && !after->cow) {
 		opts.dir = PGALLOC_DOWN;
 		opts.hint = after->offset;
-	} else if (mm->copy_next) {
-		opts.dir = PGALLOC_UP;
-		opts.hint = mm->copy_next;
+	} else {
+		opts.alone = true;
+		if (mm->copy_next) {
+			opts.dir = PGALLOC_UP;
+			opts.hint = mm->copy_next;
+		}
 	}
+	return opts;
+}
+
+int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end, struct mem_range *ret)
+{
+	struct pgalloc_opts opts = placement(mm, v, start, end);
+
 	return pgalloc_allocate(mm->memory, end - start, &opts, ret);
+}
+
+int backing_allocate_copy(struct mm *mm, const struct vma *v, const struct pma *src,
+			  struct mem_range *ret)
+{
+	struct pgalloc_opts opts = placement(mm, v, src->start, src->end);
+	int err = pgalloc_allocate_copy(pgalloc_of(src->file), pma_range(src),
+					src->owned && src->cow, mm->memory, &opts, ret);
+
+	return err < 0 ? -ENOMEM : 0;
 }
 
 /* A loader's own memory, .bss and thread data are a few small mappings, written at once. */

@@ -60,13 +60,6 @@ static void choose_window(struct mm *mm, const struct vma *v, const struct pma *
 	mm->cow_next = *ret_end;
 }
 
-/* VARIANT=-DMINISENTRY_SLOW_COW copies twice: what `minisentry bench --compare` has to notice. */
-#ifdef MINISENTRY_SLOW_COW
-#define COPIES 2
-#else
-#define COPIES 1
-#endif
-
 /* The last user gets the pages without a copy. */
 static int take_over(struct mm *mm, struct vma *v, struct pma *p, bool map_now)
 {
@@ -76,15 +69,27 @@ static int take_over(struct mm *mm, struct vma *v, struct pma *p, bool map_now)
 	return map_now ? backing_map(mm, v, p, false) : 0;
 }
 
+/* VARIANT=-DMINISENTRY_SLOW_COW copies twice: what `minisentry bench --compare` has to notice. */
 static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end, bool map_now)
 {
-	struct mem_range src = pma_subrange(p, start, end), dst;
-	struct pma value;
+	struct pma part = *p, value;
+	struct mem_range dst;
 	bool owned = p->owned;
-	int err = backing_allocate(mm, v, start, end, &dst);
+	int err;
 
+	part.start = start;
+	part.end = end;
+	part.offset = pma_subrange(p, start, end).start;
+	ASSERT(p->host_map != PMA_MAP_WRITE);
+	err = backing_allocate_copy(mm, v, &part, &dst);
 	if (err < 0)
-		return -ENOMEM;
+		return err;
+#ifdef MINISENTRY_SLOW_COW
+	memfile_put(mm->memfile, dst);
+	err = backing_allocate_copy(mm, v, &part, &dst);
+	if (err < 0)
+		return err;
+#endif
 	value = (struct pma){
 		.start = start,
 		.end = end,
@@ -92,12 +97,7 @@ static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end,
 		.offset = dst.start,
 		.owned = true,
 	};
-	ASSERT(p->host_map != PMA_MAP_WRITE);
-	for (int i = 0; i < COPIES && err == 0; i++)
-		err = (p->owned ? pgalloc_copy_still : pgalloc_copy_between)(pgalloc_of(p->file),
-									     src, mm->memory, dst);
-	if (err == 0)
-		err = backing_install(mm, v, &value, map_now);
+	err = backing_install(mm, v, &value, map_now);
 	if (err < 0) {
 		memfile_put(mm->memfile, dst);
 		return -ENOMEM;

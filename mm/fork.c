@@ -112,17 +112,12 @@ static void take_hot(struct mm *parent, struct mm *child)
 
 static int give_copy(struct mm *child, const struct vma *v, struct pma *value)
 {
-	struct mem_range dst, src = pma_range(value);
-	int err = backing_allocate(child, v, value->start, value->end, &dst);
+	struct mem_range dst;
+	int err = backing_allocate_copy(child, v, value, &dst);
 
 	if (err < 0)
-		return -ENOMEM;
+		return err;
 	child->copy_next = dst.end;
-	err = pgalloc_copy_between(pgalloc_of(value->file), src, child->memory, dst);
-	if (err < 0) {
-		memfile_put(child->memfile, dst);
-		return -ENOMEM;
-	}
 	MM_COUNT(child, fork_copy);
 	value->file = child->memfile;
 	value->offset = dst.start;

@@ -261,6 +261,9 @@ int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_no
 void backing_ahead(struct mm *mm, struct vma *v, u64 start, u64 end);
 /* Allocates [start, end) of guest memory, uncommitted, next to its neighbours' memory. */
 int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end, struct mem_range *ret);
+/* The same, with a copy of what src has for those addresses. */
+int backing_allocate_copy(struct mm *mm, const struct vma *v, const struct pma *src,
+			  struct mem_range *ret);
 
 /* ---- kept memory (keep.c); active_lock held ---- */
 

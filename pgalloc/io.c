@@ -247,13 +247,72 @@ int pgalloc_copy_between(struct pgalloc *from, struct mem_range src, struct pgal
 	return copy_between(from, src, false, to, dst);
 }
 
-int pgalloc_copy_still(struct pgalloc *from, struct mem_range src, struct pgalloc *to,
-		       struct mem_range dst)
-{
-	return copy_between(from, src, true, to, dst);
-}
-
 int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_range dst)
 {
 	return pgalloc_copy_between(p, src, p, dst);
+}
+
+/* Zeros, or the contents of src, over what dst has. Both are mapped in the sentry. */
+static int overwrite(struct pgalloc *from, u64 src, struct pgalloc *to, u64 dst, u64 len)
+{
+	while (len) {
+		u64 src_len = len, dst_len, n;
+		void *s = from ? pgalloc_map(&from->file, src, &src_len) : NULL;
+		void *d = pgalloc_map(&to->file, dst, &dst_len);
+
+		if (!d || (from && !s))
+			return -ENOMEM;
+		n = MIN(len, MIN(src_len, dst_len));
+		if (from ? safe_memcpy(d, s, n) : safe_memzero(d, n))
+			return -ENOMEM;
+		src += n;
+		dst += n;
+		len -= n;
+	}
+	return 0;
+}
+
+static int copy_over(struct pgalloc *from, struct mem_range src, bool still, struct pgalloc *to,
+		     u64 dst)
+{
+	struct mem_range run;
+	int err = 0;
+
+	while (err == 0 && src.start < src.end) {
+		u64 gap;
+
+		if (!next_committed(from, src, still, &run))
+			run = (struct mem_range){ src.end, src.end };
+		gap = run.start - src.start;
+		err = overwrite(NULL, 0, to, dst, gap);
+		if (err == 0)
+			err = overwrite(from, run.start, to, dst + gap, mem_range_len(run));
+		dst += gap + mem_range_len(run);
+		src.start = run.end;
+	}
+	return err;
+}
+
+int pgalloc_allocate_copy(struct pgalloc *from, struct mem_range src, bool still,
+			  struct pgalloc *to, const struct pgalloc_opts *opts,
+			  struct mem_range *ret)
+{
+	u64 len = mem_range_len(src);
+	struct mem_range dst;
+	int err;
+
+	if (opts->alone && len <= RECYCLE_COPY_MAX && !from->file.disk_backed &&
+	    pgalloc_take_recycled(to, len, opts, &dst)) {
+		err = copy_over(from, src, still, to, dst.start);
+	} else {
+		err = pgalloc_allocate(to, len, opts, &dst);
+		if (err < 0)
+			return err;
+		err = copy_between(from, src, still, to, dst);
+	}
+	if (err < 0)
+		to->file.ops->put(&to->file, dst);
+	else
+		*ret = dst;
+	return err;
 }

@@ -54,17 +54,33 @@ static bool make_empty(struct pgalloc *p, struct mem_range r)
 	return true;
 }
 
+/* Keeps a dead run as it is. False: it has to be emptied. */
+static bool recycle(struct pgalloc *p, struct dead_run dead)
+{
+	struct mem_range r = { dead.start, dead.end }, there;
+
+	mutex_assert_held(&p->lock);
+	if (p->file.disk_backed || mem_range_len(r) > RECYCLE_BYTES ||
+	    known_run(&p->known, r, &there) != KNOWN_THERE || there.end != r.end ||
+	    there.start != r.start)
+		return false;
+	return recycle_add(&p->recycle, r);
+}
+
 static void file_put(struct memfile *f, struct mem_range r)
 {
 	struct pgalloc *p = pgalloc_of(f);
 	struct dead_run dead[DEAD_BATCH];
-	size_t count;
 
 	while (r.start < r.end) {
 		bool emptied[DEAD_BATCH];
+		size_t found, count = 0;
 
 		mutex_lock(&p->lock);
-		r.start = extents_put(&p->extents, r, dead, DEAD_BATCH, &count);
+		r.start = extents_put(&p->extents, r, dead, DEAD_BATCH, &found);
+		for (size_t i = 0; i < found; i++)
+			if (!recycle(p, dead[i]))
+				dead[count++] = dead[i];
 		mutex_unlock(&p->lock);
 		if (!count)
 			continue;
@@ -315,6 +331,22 @@ int pgalloc_allocate(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts
 	return 0;
 }
 
+bool pgalloc_take_recycled(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts,
+			   struct mem_range *ret)
+{
+	bool found;
+
+	MUTEX_GUARD(&p->lock);
+	if (!p->recycle.count || len > p->limit ||
+	    p->extents.reserved + p->leaked > p->limit - len ||
+	    extents_reserve(&p->extents, opts->acct_id) < 0)
+		return false;
+	found = recycle_take(&p->recycle, len, opts->hint, ret);
+	if (found)
+		extents_use(&p->extents, *ret, opts->acct_id);
+	return found;
+}
+
 int pgalloc_commit(struct pgalloc *p, struct mem_range r)
 {
 	int err = host_mem_fallocate(p->file.host_fd, 0, r.start, mem_range_len(r));
@@ -387,13 +419,16 @@ bool pgalloc_exclusive(struct pgalloc *p, struct mem_range r)
 
 void pgalloc_usage(struct pgalloc *p, struct pgalloc_usage *ret)
 {
+	u64 recycled;
+
 	mutex_lock(&p->lock);
 	ret->reserved = p->extents.reserved;
+	recycled = p->recycle.bytes;
 	mutex_unlock(&p->lock);
 	if (host_mem_allocated(p->file.host_fd, &ret->committed) < 0)
 		ret->committed = 0;
 	ret->reserved -= MIN(pgalloc_kept(p), ret->reserved);
-	ret->committed -= MIN(pgalloc_kept(p), ret->committed);
+	ret->committed -= MIN(pgalloc_kept(p) + recycled, ret->committed);
 }
 
 u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id)

@@ -38,7 +38,8 @@ struct pgalloc_opts {
 	enum pgalloc_mode mode;
 	enum pgalloc_dir dir; /* where the next neighbour is likely to be allocated */
 	u32 acct_id;
-	bool huge; /* 2 MiB alignment and huge-page advice */
+	bool alone; /* the hint is for a neighbour in time only: a small copy may go anywhere */
+	bool huge;  /* 2 MiB alignment and huge-page advice */
 	/* Prefer the offset right behind (UP) or before (DOWN) this one, so that
 	 * neighbours in the guest are neighbours here; 0: no preference. */
 	u64 hint;
@@ -104,11 +105,16 @@ int pgalloc_read(struct pgalloc *p, u64 offset, void *dst, size_t len);
 int pgalloc_write(struct pgalloc *p, u64 offset, const void *src, size_t len);
 /* Copies the committed pages of src to the (uncommitted, exclusively owned) dst of equal length. */
 int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_range dst);
-/* The same from another memory file; and where src is as for pgalloc_next_committed_still. */
+/* The same from another memory file. */
 int pgalloc_copy_between(struct pgalloc *from, struct mem_range src, struct pgalloc *to,
 			 struct mem_range dst);
-int pgalloc_copy_still(struct pgalloc *from, struct mem_range src, struct pgalloc *to,
-		       struct mem_range dst);
+/*
+ * Allocates (opts, mode allocate) and copies what src has. still: src is as for
+ * pgalloc_next_committed_still. Small copies go over pages that were freed lately. 0, -ENOMEM.
+ */
+int pgalloc_allocate_copy(struct pgalloc *from, struct mem_range src, bool still,
+			  struct pgalloc *to, const struct pgalloc_opts *opts,
+			  struct mem_range *ret);
 
 /* References of the page at r.start; *ret_run is the part of r, from its start, with the same
  * count. */

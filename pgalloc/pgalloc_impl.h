@@ -8,6 +8,7 @@
 #include "pgalloc/extent.h"
 #include "pgalloc/known.h"
 #include "pgalloc/pgalloc.h"
+#include "pgalloc/recycle.h"
 
 #include <stdatomic.h>
 
@@ -30,6 +31,8 @@ struct pgalloc {
 
 	struct known_pages known;
 
+	struct recycle recycle; /* protected by lock */
+
 	struct mutex keepers_lock; /* RANK_KEEPERS */
 	struct list keepers;	   /* protected by keepers_lock */
 	_Atomic u64 kept;	   /* bytes that are reserved and can be had back */
@@ -40,6 +43,9 @@ struct pgalloc {
 	_Atomic(void *) chunks[PGALLOC_MAX_CHUNKS]; /* set once, never cleared before free */
 };
 
+/* An allocation of pages that have to be overwritten. False: there are none. */
+bool pgalloc_take_recycled(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts,
+			   struct mem_range *ret);
 /* The sentry's mapping at offset and how far it reaches; NULL when the host refuses. */
 void *pgalloc_map(struct memfile *f, u64 offset, u64 *ret_len);
 
