@@ -50,11 +50,3 @@ bool recycle_take(struct recycle *x, u64 len, u64 hint, struct mem_range *ret)
 	cut(x, best, len, ret);
 	return true;
 }
-
-bool recycle_pop(struct recycle *x, struct mem_range *ret)
-{
-	if (!x->count)
-		return false;
-	cut(x, x->count - 1, mem_range_len(x->ranges[x->count - 1]), ret);
-	return true;
-}

@@ -2,8 +2,8 @@
  * pgalloc/recycle.h: freed pages that still have their contents, for copies that overwrite them.
  *
  * To punch pages out and to have the host make others a moment later costs more than to copy a
- * few pages. So small freed ranges, all of whose pages are there, wait here: for a copy as small,
- * for want of memory, or for the end. They count as free (pgalloc_kept).
+ * few pages. So small freed ranges, all of whose pages are there, wait here for a copy as small.
+ * They count as free.
  *
  * Not locked; see pgalloc.c. They are neither in the used nor in the free set of extents.
  */
@@ -27,7 +27,5 @@ struct recycle {
 bool recycle_add(struct recycle *x, struct mem_range r);
 /* len bytes, from hint on if they are there. False: there are none. */
 bool recycle_take(struct recycle *x, u64 len, u64 hint, struct mem_range *ret);
-/* Any of the ranges. False: it is empty. */
-bool recycle_pop(struct recycle *x, struct mem_range *ret);
 
 #endif

@@ -86,7 +86,7 @@ static void test_ranges(void **state)
 	assert_true(recycle_take(&x, 2 * LEN, 0, &r));
 	assert_int_equal(mem_range_len(r), 2 * LEN);
 	assert_false(recycle_take(&x, 5 * LEN, 0, &r));
-	while (recycle_pop(&x, &r))
+	while (recycle_take(&x, PAGE_SIZE, 0, &r))
 		bytes += mem_range_len(r);
 	assert_int_equal(bytes, RECYCLE_BYTES - 2 * LEN);
 	assert_int_equal(x.bytes, 0);
