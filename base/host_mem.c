@@ -4,6 +4,8 @@
 #include <linux/falloc.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +14,28 @@ int host_memfd_create(const char *name)
 	int fd = memfd_create(name, MFD_CLOEXEC);
 
 	return fd < 0 ? -errno : fd;
+}
+
+int host_mem_create_large(void)
+{
+	int fs, mount = -1, fd = -1, err;
+
+	if (prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) < 0)
+		return -errno;
+	fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
+	if (fs >= 0 && fsconfig(fs, FSCONFIG_SET_STRING, "huge", "always", 0) == 0 &&
+	    fsconfig(fs, FSCONFIG_SET_STRING, "size", "0", 0) == 0 &&
+	    fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) == 0)
+		mount = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+	if (mount >= 0)
+		fd = openat(mount, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	err = -errno;
+	/* The file keeps its file system. */
+	if (mount >= 0)
+		close(mount);
+	if (fs >= 0)
+		close(fs);
+	return fd < 0 ? err : fd;
 }
 
 int host_mem_truncate(int fd, u64 size)

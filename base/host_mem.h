@@ -11,6 +11,13 @@
 
 /* A new memfd (close-on-exec, sealable not): descriptor or -errno. */
 int host_memfd_create(const char *name);
+/*
+ * An unlinked file of a tmpfs of its own, in which write(2) and fallocate(2) allocate huge pages.
+ * Every mapping of this process and of those it starts keeps faulting in small ones: it gives up
+ * transparent huge pages (PR_SET_THP_DISABLE). Before confinement, in a mount namespace that is
+ * ours. Descriptor, or -errno where the host does not let us.
+ */
+int host_mem_create_large(void);
 int host_mem_truncate(int fd, u64 size);
 /* mode: FALLOC_FL_*. */
 int host_mem_fallocate(int fd, int mode, u64 offset, u64 len);

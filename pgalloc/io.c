@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Pages looked at in one mincore: few at first, four times as many for as long as all are there. */
-#define RESIDENT_FIRST 8
+#define RESIDENT_FIRST 32
 #define RESIDENT_WINDOW 512
 
 /*

@@ -19,6 +19,38 @@ struct memfile *pgalloc_file(struct pgalloc *p)
 	return &p->file;
 }
 
+struct pgalloc *pgalloc_large(struct pgalloc *p)
+{
+	return p->large;
+}
+
+/* ---- the limit, which a large file shares with its parent ---- */
+
+/* Bytes of p's limit that are taken. */
+static u64 taken(const struct pgalloc *p)
+{
+	return p->extents.reserved + p->leaked + p->lent;
+}
+
+static bool lend(struct pgalloc *p, u64 len)
+{
+	bool ok;
+
+	mutex_lock(&p->lock);
+	ok = len <= p->limit && taken(p) <= p->limit - len;
+	p->lent += ok ? len : 0;
+	mutex_unlock(&p->lock);
+	return ok;
+}
+
+static void lent_back(struct pgalloc *p, u64 len)
+{
+	mutex_lock(&p->lock);
+	ASSERT(p->lent >= len);
+	p->lent -= len;
+	mutex_unlock(&p->lock);
+}
+
 /* ---- references ---- */
 
 static void file_get(struct memfile *f, struct mem_range r)
@@ -60,7 +92,7 @@ static bool recycle(struct pgalloc *p, struct dead_run dead)
 	struct mem_range r = { dead.start, dead.end }, there;
 
 	mutex_assert_held(&p->lock);
-	if (p->file.disk_backed || mem_range_len(r) > RECYCLE_BYTES ||
+	if (p->file.disk_backed || p->parent || mem_range_len(r) > RECYCLE_BYTES ||
 	    known_run(&p->known, r, &there) != KNOWN_THERE || there.end != r.end ||
 	    there.start != r.start)
 		return false;
@@ -75,6 +107,7 @@ static void file_put(struct memfile *f, struct mem_range r)
 	while (r.start < r.end) {
 		bool emptied[DEAD_BATCH];
 		size_t found, count = 0;
+		u64 freed = 0;
 
 		mutex_lock(&p->lock);
 		r.start = extents_put(&p->extents, r, dead, DEAD_BATCH, &found);
@@ -89,14 +122,48 @@ static void file_put(struct memfile *f, struct mem_range r)
 				make_empty(p, (struct mem_range){ dead[i].start, dead[i].end });
 		mutex_lock(&p->lock);
 		for (size_t i = 0; i < count; i++) {
+			u64 len = dead[i].end - dead[i].start;
+
 			if (emptied[i])
 				extents_release(&p->extents,
 						(struct mem_range){ dead[i].start, dead[i].end });
 			else
-				p->leaked += dead[i].end - dead[i].start;
+				p->leaked += len;
+			freed += emptied[i] ? len : 0;
 		}
 		mutex_unlock(&p->lock);
+		if (p->parent && freed)
+			lent_back(p->parent, freed);
 	}
+}
+
+/* A huge page is mapped by one fault only where it does not cross a page table. */
+static int map_chunk(struct pgalloc *p, u64 index, void **ret)
+{
+	const int flags = MAP_SHARED | MAP_NORESERVE;
+	u64 offset = index * PGALLOC_CHUNK_SIZE, slack;
+	void *room;
+	int err;
+
+	if (!p->parent)
+		return host_mmap(NULL, PGALLOC_CHUNK_SIZE, PROT_READ | PROT_WRITE, flags,
+				 p->file.host_fd, offset, ret);
+	err = host_mmap(NULL, PGALLOC_CHUNK_SIZE + PGALLOC_LARGE_UNIT, PROT_NONE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0, &room);
+	if (err < 0)
+		return err;
+	slack = -(u64)room & (PGALLOC_LARGE_UNIT - 1);
+	err = host_mmap((char *)room + slack, PGALLOC_CHUNK_SIZE, PROT_READ | PROT_WRITE,
+			flags | MAP_FIXED, p->file.host_fd, offset, ret);
+	if (err < 0) {
+		host_munmap(room, PGALLOC_CHUNK_SIZE + PGALLOC_LARGE_UNIT);
+		return err;
+	}
+	if (slack)
+		host_munmap(room, slack);
+	if (slack < PGALLOC_LARGE_UNIT)
+		host_munmap((char *)room + slack + PGALLOC_CHUNK_SIZE, PGALLOC_LARGE_UNIT - slack);
+	return 0;
 }
 
 void *pgalloc_map(struct memfile *f, u64 offset, u64 *ret_len)
@@ -110,9 +177,7 @@ void *pgalloc_map(struct memfile *f, u64 offset, u64 *ret_len)
 	if (!chunk) {
 		mutex_lock(&p->chunk_lock);
 		chunk = atomic_load(&p->chunks[index]);
-		if (!chunk && host_mmap(NULL, PGALLOC_CHUNK_SIZE, PROT_READ | PROT_WRITE,
-					MAP_SHARED | MAP_NORESERVE, f->host_fd,
-					index * PGALLOC_CHUNK_SIZE, &chunk) == 0)
+		if (!chunk && map_chunk(p, index, &chunk) == 0)
 			atomic_store(&p->chunks[index], chunk);
 		mutex_unlock(&p->chunk_lock);
 		if (!chunk)
@@ -175,10 +240,23 @@ int pgalloc_new_memfd(int stub_slot, u64 limit, struct pgalloc **ret)
 	return r;
 }
 
+int pgalloc_add_large(struct pgalloc *p, int host_fd, int stub_slot)
+{
+	struct pgalloc *large;
+	int r = pgalloc_new(host_fd, false, stub_slot, p->limit, &large);
+
+	if (r < 0)
+		return r;
+	large->parent = p;
+	p->large = large;
+	return 0;
+}
+
 void pgalloc_free(struct pgalloc *p)
 {
 	if (!p)
 		return;
+	pgalloc_free(p->large);
 	if (p->extents.reserved)
 		log_debug("pgalloc: %lu bytes still in use at the end", p->extents.reserved);
 	for (size_t i = 0; i < PGALLOC_MAX_CHUNKS; i++)
@@ -213,7 +291,7 @@ static int reserve(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts,
 	int err;
 
 	mutex_assert_held(&p->lock);
-	if (len > p->limit || p->extents.reserved + p->leaked > p->limit - len)
+	if (!p->parent && (len > p->limit || taken(p) > p->limit - len))
 		return -ENOMEM;
 	err = extents_reserve(&p->extents, opts->acct_id);
 	if (err < 0)
@@ -302,19 +380,34 @@ static u64 drain_keepers(struct pgalloc *p)
 	return bytes;
 }
 
+static int reserve_once(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts,
+			struct mem_range *ret)
+{
+	int err;
+
+	if (p->parent && !lend(p->parent, len))
+		return -ENOMEM;
+	mutex_lock(&p->lock);
+	err = reserve(p, len, opts, ret);
+	mutex_unlock(&p->lock);
+	if (err < 0 && p->parent)
+		lent_back(p->parent, len);
+	return err;
+}
+
 int pgalloc_allocate(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts,
 		     struct mem_range *ret)
 {
+	struct pgalloc *top = p->parent ? p->parent : p;
 	struct mem_range r;
 	int err;
 
 	ASSERT(len && page_aligned(len));
+	ASSERT(!p->parent || (opts->huge && !(len & (PGALLOC_LARGE_UNIT - 1))));
 	do {
-		mutex_lock(&p->lock);
-		err = reserve(p, len, opts, &r);
-		mutex_unlock(&p->lock);
-	} while (err == -ENOMEM &&
-		 (drain_keepers(p) > 0 || (p->reclaim && p->reclaim(p->reclaim_arg, len) > 0)));
+		err = reserve_once(p, len, opts, &r);
+	} while (err == -ENOMEM && (drain_keepers(top) > 0 ||
+				    (top->reclaim && top->reclaim(top->reclaim_arg, len) > 0)));
 	if (err < 0)
 		return err;
 	if (opts->mode == PGALLOC_POPULATE || opts->reader)
@@ -337,8 +430,7 @@ bool pgalloc_take_recycled(struct pgalloc *p, u64 len, const struct pgalloc_opts
 	bool found;
 
 	MUTEX_GUARD(&p->lock);
-	if (!p->recycle.count || len > p->limit ||
-	    p->extents.reserved + p->leaked > p->limit - len ||
+	if (!p->recycle.count || len > p->limit || taken(p) > p->limit - len ||
 	    extents_reserve(&p->extents, opts->acct_id) < 0)
 		return false;
 	found = recycle_take(&p->recycle, len, opts->hint, ret);
@@ -419,14 +511,16 @@ bool pgalloc_exclusive(struct pgalloc *p, struct mem_range r)
 
 void pgalloc_usage(struct pgalloc *p, struct pgalloc_usage *ret)
 {
-	u64 recycled;
+	u64 recycled, more;
 
 	mutex_lock(&p->lock);
-	ret->reserved = p->extents.reserved;
+	ret->reserved = p->extents.reserved + p->lent;
 	recycled = p->recycle.bytes;
 	mutex_unlock(&p->lock);
 	if (host_mem_allocated(p->file.host_fd, &ret->committed) < 0)
 		ret->committed = 0;
+	if (p->large && host_mem_allocated(p->large->file.host_fd, &more) == 0)
+		ret->committed += more;
 	ret->reserved -= MIN(pgalloc_kept(p), ret->reserved);
 	ret->committed -= MIN(pgalloc_kept(p) + recycled, ret->committed);
 }
@@ -438,7 +532,7 @@ u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id)
 	mutex_lock(&p->lock);
 	bytes = extents_acct(&p->extents, acct_id);
 	mutex_unlock(&p->lock);
-	return bytes;
+	return bytes + (p->large ? pgalloc_acct_usage(p->large, acct_id) : 0);
 }
 
 #define SHARED_STEP 1024 /* ranges under the lock at a time */
@@ -465,7 +559,7 @@ u64 pgalloc_room(struct pgalloc *p)
 	u64 used;
 
 	mutex_lock(&p->lock);
-	used = p->extents.reserved + p->leaked;
+	used = taken(p);
 	mutex_unlock(&p->lock);
 	return used < p->limit ? p->limit - used : 0;
 }

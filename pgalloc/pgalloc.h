@@ -24,6 +24,8 @@
 struct pgalloc; /* embeds a struct memfile */
 
 #define PGALLOC_CHUNK_SIZE (1UL << 30)
+/* What the large file gives out: a huge page of the host, or several. */
+#define PGALLOC_LARGE_UNIT (2UL << 20)
 
 enum pgalloc_mode {
 	PGALLOC_ALLOCATE, /* reserve offsets, commit nothing */
@@ -62,6 +64,16 @@ int pgalloc_new(int host_fd, bool disk_backed, int stub_slot, u64 limit, struct 
 /* memfd_create + pgalloc_new. */
 int pgalloc_new_memfd(int stub_slot, u64 limit, struct pgalloc **ret);
 void pgalloc_free(struct pgalloc *p);
+/*
+ * A second memory file beside p's, on a host file whose pages are huge wherever the host has some
+ * (host_mem_create_large): one page of 2 MiB is allocated, mapped and freed for what 512 small
+ * ones cost several times as much. Any commit there takes all of a huge page, so only multiples of
+ * PGALLOC_LARGE_UNIT are allocated, and committed before use; they may be freed by parts. It shares
+ * p's limit, reclaim and usage figures, and is freed with p. Takes the fd, when it succeeds.
+ */
+int pgalloc_add_large(struct pgalloc *p, int host_fd, int stub_slot);
+/* That file's allocator, or NULL. */
+struct pgalloc *pgalloc_large(struct pgalloc *p);
 /*
  * Who can give memory back when an allocation meets the limit (the page cache of files that nobody
  * maps): called without pgalloc's lock but under the caller's, so it takes others by trylock alone.

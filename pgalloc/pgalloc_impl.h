@@ -24,10 +24,14 @@ struct pgalloc {
 	u64 (*reclaim)(void *arg, u64 bytes); /* set before use; may be NULL */
 	void *reclaim_arg;
 
+	struct pgalloc *large;	/* set before use; may be NULL */
+	struct pgalloc *parent; /* immutable: whose large file this is; may be NULL */
+
 	struct mutex lock;	/* RANK_PGALLOC */
 	struct extents extents; /* protected by lock */
 	u64 file_size;		/* protected by lock */
 	u64 leaked; /* protected by lock: ranges that could not be emptied, never reused */
+	u64 lent;   /* protected by lock: bytes of the limit that the large file has handed out */
 
 	struct known_pages known;
 

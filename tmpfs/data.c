@@ -27,6 +27,13 @@ void tmpfs_data_destroy(struct tmpfs_data *d)
 	rwlock_destroy(&d->lock);
 }
 
+static void window_closed(struct tmpfs_data *d)
+{
+	if (d->window_large)
+		data_sb(d)->large_windows--;
+	d->window_large = false;
+}
+
 void data_drop_window(struct tmpfs_data *d)
 {
 	struct mem_range w = d->window;
@@ -34,14 +41,15 @@ void data_drop_window(struct tmpfs_data *d)
 	if (w.start == w.end)
 		return;
 	d->window = (struct mem_range){ 0, 0 };
-	memfile_put(data_sb(d)->memory, w);
+	memfile_put(sb_memory(data_sb(d), d->window_large), w);
+	window_closed(d);
 }
 
 /* Inserts a charged, referenced range; on failure gives both back. */
 static int insert_or_release(struct tmpfs_data *d, u64 start, struct mem_range r)
 {
 	struct tmpfs_sb *s = data_sb(d);
-	int err = data_extent_insert(d, start, mem_range_len(r), r.start);
+	int err = data_extent_insert(d, start, mem_range_len(r), r.start, false);
 
 	if (err < 0) {
 		memfile_put(s->memory, r);
@@ -61,7 +69,7 @@ static s64 carve_window(struct tmpfs_data *d, u64 start, u64 len)
 	int err;
 
 	r.end = MIN(r.end, r.start + len);
-	if (!s->memory->disk_backed && r.end > d->window_populated) {
+	if (!s->memory->disk_backed && !d->window_large && r.end > d->window_populated) {
 		u64 from = MAX(d->window_populated, r.start);
 		u64 to = MIN(d->window.end, MAX(r.end, from + TMPFS_WINDOW_MIN));
 
@@ -70,25 +78,58 @@ static s64 carve_window(struct tmpfs_data *d, u64 start, u64 len)
 			return err;
 		d->window_populated = to;
 	}
-	err = data_extent_insert(d, start, mem_range_len(r), r.start);
+	err = data_extent_insert(d, start, mem_range_len(r), r.start, d->window_large);
 	if (err < 0)
 		return err;
 	d->window.start = r.end;
 	d->window_at = start + mem_range_len(r);
+	if (d->window.start == d->window.end)
+		window_closed(d);
 	return (s64)mem_range_len(r);
 }
 
-/* Reserves offsets for this and the next appends. False: no window, allocate exactly. */
-static bool open_window(struct tmpfs_data *d, u64 start, u64 len)
+/*
+ * A window of huge pages, for a run that has shown its length. It stands at the same place in its
+ * 2 MiB as in the file, so that mappings of it take one fault for all of it.
+ */
+static bool open_large_window(struct tmpfs_data *d, u64 start, u64 room)
+{
+	struct tmpfs_sb *s = data_sb(d);
+	struct pgalloc_opts opts = { .mode = PGALLOC_COMMIT,
+				     .dir = PGALLOC_UP,
+				     .acct_id = s->acct_id,
+				     .huge = true,
+				     .hint = data_extent_hint(d, start, true) };
+
+	if (!s->large || d->append_bytes < TMPFS_LARGE_AFTER || room < PGALLOC_LARGE_UNIT ||
+	    (start & (PGALLOC_LARGE_UNIT - 1)) ||
+	    (s->large_windows + 1) * PGALLOC_LARGE_UNIT >
+		    pgalloc_room(s->store) / TMPFS_LARGE_SHARE)
+		return false;
+	if (pgalloc_allocate(s->large, PGALLOC_LARGE_UNIT, &opts, &d->window) < 0)
+		return false;
+	s->large_windows++;
+	d->window_large = true;
+	d->window_at = start;
+	return true;
+}
+
+/* Reserves offsets for this and the next writes of a run. False: no window, allocate exactly. */
+static bool open_window(struct tmpfs_data *d, u64 start, u64 len, u64 room)
 {
 	struct tmpfs_sb *s = data_sb(d);
 	struct pgalloc_opts opts = { .mode = PGALLOC_ALLOCATE,
 				     .dir = PGALLOC_UP,
 				     .acct_id = s->acct_id,
-				     .hint = data_extent_hint(d, start) };
+				     .hint = data_extent_hint(d, start, false) };
 	u64 want = MIN(TMPFS_WINDOW_MAX, MAX(TMPFS_WINDOW_MIN, 2 * len));
 
-	if (d->append_run < 3 || len > TMPFS_WINDOW_WRITE || start + PAGE_SIZE <= d->size)
+	if (open_large_window(d, start, room))
+		return true;
+	/* The next large one may stand where this one ends. */
+	if (s->large)
+		want = MIN(want, PGALLOC_LARGE_UNIT - (start & (PGALLOC_LARGE_UNIT - 1)));
+	if (d->append_run < 3 || len > TMPFS_WINDOW_WRITE || room < want)
 		return false;
 	if (pgalloc_allocate(s->store, want, &opts, &d->window) < 0)
 		return false;
@@ -97,30 +138,43 @@ static bool open_window(struct tmpfs_data *d, u64 start, u64 len)
 	return true;
 }
 
-s64 data_fill_hole(struct tmpfs_data *d, u64 start, u64 len, enum pgalloc_mode mode)
+/* Notes where a fill stands in a run of them. */
+static void follow_run(struct tmpfs_data *d, u64 start, u64 len)
 {
+	bool follows = start == d->append_next;
+
+	d->append_run = follows ? d->append_run + 1 : 0;
+	d->append_bytes = follows ? d->append_bytes + len : len;
+	d->append_next = start + len;
+}
+
+s64 data_fill_hole(struct tmpfs_data *d, u64 start, u64 len, u64 room)
+{
+	const u64 unit = PGALLOC_LARGE_UNIT;
 	struct tmpfs_sb *s = data_sb(d);
-	struct pgalloc_opts opts = { .mode = mode, .dir = PGALLOC_UP, .acct_id = s->acct_id };
+	struct pgalloc_opts opts = { .dir = PGALLOC_UP, .acct_id = s->acct_id };
 	struct mem_range r;
 	u64 charged;
 	s64 n;
 	int err;
 
 	rwlock_assert_write_held(&d->lock);
+	/* What follows may have a unit of its own. */
+	if (s->large)
+		len = MIN(len, unit - (start & (unit - 1)));
 	charged = tmpfs_charge_upto(s, len >> PAGE_SHIFT) << PAGE_SHIFT;
 	if (!charged)
 		return -ENOSPC;
-	d->append_run = start == d->append_next ? d->append_run + 1 : 0;
-	d->append_next = start + charged;
+	follow_run(d, start, charged);
 	if (d->window.start != d->window.end && d->window_at != start)
 		data_drop_window(d);
-	if (d->window.start != d->window.end || open_window(d, start, charged)) {
+	if (d->window.start != d->window.end || open_window(d, start, charged, room)) {
 		n = carve_window(d, start, charged);
 		tmpfs_uncharge(s, (charged - (n > 0 ? (u64)n : 0)) >> PAGE_SHIFT);
 		d->append_next = start + (n > 0 ? (u64)n : 0);
 		return n;
 	}
-	opts.hint = data_extent_hint(d, start);
+	opts.hint = data_extent_hint(d, start, false);
 	len = charged;
 	/* A memory file near its limit may still have smaller pieces. */
 	while ((err = pgalloc_allocate(s->store, len, &opts, &r)) < 0 && len > PAGE_SIZE)
@@ -130,6 +184,13 @@ s64 data_fill_hole(struct tmpfs_data *d, u64 start, u64 len, enum pgalloc_mode m
 		return err;
 	err = insert_or_release(d, start, r);
 	return err < 0 ? err : (s64)len;
+}
+
+static void *map_extent(struct tmpfs_sb *s, const struct extent *e, u64 mem, u64 *ret_len)
+{
+	struct memfile *f = sb_memory(s, e->large);
+
+	return f->ops->map(f, mem, ret_len);
 }
 
 void data_zero_allocated(struct tmpfs_data *d, u64 off, u64 len)
@@ -151,7 +212,7 @@ void data_zero_allocated(struct tmpfs_data *d, u64 off, u64 len)
 		mem = e->mem + (off - e->node.key);
 		if (s->memory->disk_backed) {
 			pgalloc_write(s->store, mem, zeroes, n);
-		} else if ((p = s->memory->ops->map(s->memory, mem, &avail))) {
+		} else if ((p = map_extent(s, e, mem, &avail))) {
 			n = MIN(n, avail);
 			safe_memzero(p, n);
 		}
@@ -172,7 +233,7 @@ static ssize_t read_extent(struct tmpfs_data *d, struct extent *e, u64 off, u64 
 
 	n = MIN(n, extent_end(e) - off);
 	if (!s->memory->disk_backed) {
-		p = s->memory->ops->map(s->memory, mem, &avail);
+		p = map_extent(s, e, mem, &avail);
 		return p ? kiov_put(dst, p, MIN(n, avail)) : -ENOMEM;
 	}
 	if (!kiov_peek(dst, &seg))
@@ -218,7 +279,7 @@ ssize_t tmpfs_read(struct file *f, struct kiov *dst, u64 offset, int flags)
  * mapping first and then copying costs more than this one call (measured: 1250
  * against 2200 MB/s for 40 KiB and more). Bytes or -errno.
  */
-static ssize_t write_fresh(struct tmpfs_sb *s, u64 mem, u64 n, struct kiov *src)
+static ssize_t write_fresh(struct memfile *f, u64 mem, u64 n, struct kiov *src)
 {
 	struct iovec iov[WRITE_SEGS];
 	int count = 0;
@@ -234,7 +295,7 @@ static ssize_t write_fresh(struct tmpfs_sb *s, u64 mem, u64 n, struct kiov *src)
 		n -= len;
 	}
 	do {
-		done = host_pwritev(s->memory->host_fd, iov, count, mem, 0);
+		done = host_pwritev(f->host_fd, iov, count, mem, 0);
 	} while (done == -EINTR);
 	if (done > 0)
 		kiov_advance(src, (size_t)done);
@@ -252,8 +313,8 @@ static ssize_t write_extent(struct tmpfs_data *d, struct extent *e, u64 off, u64
 
 	n = MIN(n, extent_end(e) - off);
 	if (s->memory->disk_backed || (fresh && n > PAGE_SIZE))
-		return write_fresh(s, mem, n, src);
-	p = s->memory->ops->map(s->memory, mem, &avail);
+		return write_fresh(sb_memory(s, e->large), mem, n, src);
+	p = map_extent(s, e, mem, &avail);
 	return p ? kiov_get(src, p, MIN(n, avail)) : -ENOMEM;
 }
 
@@ -269,14 +330,17 @@ static ssize_t write_locked(struct tmpfs_data *d, struct kiov *src, u64 offset, 
 
 		if (!e || e->node.key > off) {
 			u64 start = page_down(off), end = page_up_nofail(off + left);
+			u64 hole_end = e ? e->node.key : TMPFS_MAX_SIZE & PAGE_MASK;
 
-			if (e)
-				end = MIN(end, e->node.key);
-			n = data_fill_hole(d, start, end - start, PGALLOC_ALLOCATE);
+			end = MIN(end, hole_end);
+			n = data_fill_hole(d, start, end - start, hole_end - start);
 			if (n < 0)
 				break;
-			/* The append window is populated ahead, for small writes. */
-			fresh_until = d->window_at == start + (u64)n ? 0 : start + (u64)n;
+			fresh_until = start + (u64)n;
+			e = data_extent_find(d, start);
+			/* A window of small pages is populated ahead, for small writes. */
+			if (!e->large && d->window_at == fresh_until)
+				fresh_until = 0;
 			continue;
 		}
 		if (off < fresh_until)
@@ -287,6 +351,20 @@ static ssize_t write_locked(struct tmpfs_data *d, struct kiov *src, u64 offset, 
 		done += (u64)n;
 	}
 	return done || n >= 0 ? (ssize_t)done : (ssize_t)n;
+}
+
+static ssize_t write_and_grow(struct tmpfs_data *d, struct kiov *src, u64 offset, u64 len)
+{
+	ssize_t n;
+
+	/* A mapping may have dirtied the tail of the last page, which now becomes part of the file.
+	 */
+	if (offset > d->size && !page_aligned(d->size))
+		data_zero_allocated(d, d->size, MIN(offset, page_up_nofail(d->size)) - d->size);
+	n = write_locked(d, src, offset, len);
+	if (n > 0 && offset + (u64)n > d->size)
+		d->size = offset + (u64)n;
+	return n;
 }
 
 ssize_t tmpfs_write(struct file *f, struct kiov *src, u64 offset, int flags)
@@ -318,13 +396,7 @@ ssize_t tmpfs_write(struct file *f, struct kiov *src, u64 offset, int flags)
 			goto out;
 		len = d->size - offset;
 	}
-	/* A mapping may have dirtied the tail of the last page, which now becomes part of the file.
-	 */
-	if (offset > d->size && !page_aligned(d->size))
-		data_zero_allocated(d, d->size, MIN(offset, page_up_nofail(d->size)) - d->size);
-	n = write_locked(d, src, offset, len);
-	if (n > 0 && offset + (u64)n > d->size)
-		d->size = offset + (u64)n;
+	n = write_and_grow(d, src, offset, len);
 out:
 	rwlock_unlock(&d->lock);
 	return n;
@@ -336,25 +408,42 @@ struct file *tmpfs_direct(struct file *f)
 	return data_sb(&tmpfs_inode(f->inode)->data)->memory->disk_backed ? NULL : f;
 }
 
+/*
+ * Whether [offset, end) lies in one extent, or begins there and goes on in the window: then to
+ * write it is to copy it. Not in a huge page that nobody has written to: the host has to clear it
+ * first.
+ */
+static bool only_copies(struct tmpfs_data *d, u64 offset, u64 end)
+{
+	struct extent *e = data_extent_find(d, offset);
+	u64 pos = page_down(offset), until = page_up_nofail(end);
+
+	if (e && e->node.key <= offset) {
+		pos = extent_end(e);
+		if (pos >= end)
+			return end <= d->size;
+		e = data_extent_find(d, pos);
+	}
+	return d->window_at == pos && mem_range_len(d->window) >= until - pos &&
+	       (!d->window_large || (d->window.start & (PGALLOC_LARGE_UNIT - 1))) &&
+	       (!e || e->node.key >= until);
+}
+
 ssize_t tmpfs_overwrite(struct file *f, struct kiov *src, u64 offset)
 {
 	struct tmpfs_inode *i = tmpfs_inode(f->inode);
 	struct tmpfs_data *d = &i->data;
 	u64 end = offset + src->remaining;
-	struct extent *e;
-	ssize_t n = -EAGAIN, done = 0;
+	ssize_t n = -EAGAIN;
 
-	if (atomic_load_explicit(&i->has_capability_xattr, memory_order_relaxed))
+	if (atomic_load_explicit(&i->has_capability_xattr, memory_order_relaxed) ||
+	    end > TMPFS_MAX_SIZE - PAGE_SIZE)
 		return -EAGAIN;
 	rwlock_wrlock(&d->lock);
-	e = end <= d->size && !d->seals ? data_extent_find(d, offset) : NULL;
-	if (e && e->node.key <= offset && end <= extent_end(e)) {
-		while (src->remaining &&
-		       (n = write_extent(d, e, offset + (u64)done, src->remaining, false, src)) > 0)
-			done += n;
-	}
+	if (!d->seals && only_copies(d, offset, end))
+		n = write_and_grow(d, src, offset, src->remaining);
 	rwlock_unlock(&d->lock);
-	return done ? done : n;
+	return n;
 }
 
 /* ---- size ---- */

@@ -16,14 +16,14 @@ struct extent *data_extent_find(struct tmpfs_data *d, u64 off)
 	return to_extent(ktree_ceil(&d->extents, off));
 }
 
-u64 data_extent_hint(struct tmpfs_data *d, u64 off)
+u64 data_extent_hint(struct tmpfs_data *d, u64 off, bool large)
 {
 	struct extent *e = off ? to_extent(ktree_floor(&d->extents, off - 1)) : NULL;
 
-	return e && extent_end(e) == off ? e->mem + e->len : 0;
+	return e && extent_end(e) == off && e->large == large ? e->mem + e->len : 0;
 }
 
-int data_extent_insert(struct tmpfs_data *d, u64 off, u64 len, u64 mem)
+int data_extent_insert(struct tmpfs_data *d, u64 off, u64 len, u64 mem, bool large)
 {
 	struct extent *prev, *next, *e;
 
@@ -32,9 +32,10 @@ int data_extent_insert(struct tmpfs_data *d, u64 off, u64 len, u64 mem)
 	next = to_extent(ktree_ceil(&d->extents, off));
 	ASSERT(!prev || extent_end(prev) <= off);
 	ASSERT(!next || next->node.key >= off + len);
-	if (prev && (extent_end(prev) != off || prev->mem + prev->len != mem))
+	if (prev &&
+	    (extent_end(prev) != off || prev->mem + prev->len != mem || prev->large != large))
 		prev = NULL;
-	if (next && (next->node.key != off + len || next->mem != mem + len))
+	if (next && (next->node.key != off + len || next->mem != mem + len || next->large != large))
 		next = NULL;
 	if (prev) {
 		prev->len += len;
@@ -53,7 +54,7 @@ int data_extent_insert(struct tmpfs_data *d, u64 off, u64 len, u64 mem)
 		e = malloc(sizeof(*e));
 		if (!e)
 			return -ENOMEM;
-		*e = (struct extent){ .node.key = off, .len = len, .mem = mem };
+		*e = (struct extent){ .node.key = off, .len = len, .mem = mem, .large = large };
 		ktree_insert(&d->extents, &e->node);
 	}
 	d->page_count += len >> PAGE_SHIFT;
@@ -80,12 +81,14 @@ int data_extent_remove(struct tmpfs_data *d, u64 start, u64 end, struct ktree *r
 			}
 			*tail = (struct extent){ .node.key = end,
 						 .len = e_end - end,
-						 .mem = e->mem + (end - e->node.key) };
+						 .mem = e->mem + (end - e->node.key),
+						 .large = e->large };
 			ktree_insert(&d->extents, &tail->node);
 		}
 		*spare = (struct extent){ .node.key = start,
 					  .len = MIN(e_end, end) - start,
-					  .mem = e->mem + (start - e->node.key) };
+					  .mem = e->mem + (start - e->node.key),
+					  .large = e->large };
 		e->len = start - e->node.key;
 		ktree_insert(removed, &spare->node);
 		d->page_count -= spare->len >> PAGE_SHIFT;
@@ -100,7 +103,8 @@ int data_extent_remove(struct tmpfs_data *d, u64 start, u64 end, struct ktree *r
 				return -ENOMEM;
 			*spare = (struct extent){ .node.key = e->node.key,
 						  .len = cut,
-						  .mem = e->mem };
+						  .mem = e->mem,
+						  .large = e->large };
 			/* Moving the key up inside its own range keeps the order. */
 			e->node.key += cut;
 			e->mem += cut;
@@ -123,7 +127,7 @@ void data_extents_release(struct tmpfs_data *d, struct ktree *removed)
 	while ((n = ktree_pop_any(removed))) {
 		struct extent *e = to_extent(n);
 
-		memfile_put(s->memory, (struct mem_range){ e->mem, e->mem + e->len });
+		memfile_put(sb_memory(s, e->large), (struct mem_range){ e->mem, e->mem + e->len });
 		tmpfs_uncharge(s, e->len >> PAGE_SHIFT);
 		free(e);
 	}

@@ -14,6 +14,7 @@
 struct piece {
 	u64 off;
 	struct mem_range mem;
+	bool large;
 };
 
 struct plan {
@@ -37,6 +38,25 @@ static int plan_add(struct plan *p, struct piece piece)
 	return 0;
 }
 
+/* A hole: its whole units in the large file, where there is one, and the rest in the other. */
+static int plan_hole(struct tmpfs_sb *s, u64 start, u64 end, struct plan *p)
+{
+	u64 from = (start + PGALLOC_LARGE_UNIT - 1) & ~(PGALLOC_LARGE_UNIT - 1);
+	u64 to = end & ~(PGALLOC_LARGE_UNIT - 1);
+	int err = 0;
+
+	p->charged += (end - start) >> PAGE_SHIFT;
+	if (!s->large || from >= to)
+		return plan_add(p, (struct piece){ start, { 0, end - start }, false });
+	if (start < from)
+		err = plan_add(p, (struct piece){ start, { 0, from - start }, false });
+	if (!err)
+		err = plan_add(p, (struct piece){ from, { 0, to - from }, true });
+	if (!err && to < end)
+		err = plan_add(p, (struct piece){ to, { 0, end - to }, false });
+	return err;
+}
+
 /* Lists the holes of [start, end); the memory ranges are still empty. */
 static int plan_holes(struct tmpfs_data *d, u64 start, u64 end, struct plan *p)
 {
@@ -47,10 +67,8 @@ static int plan_holes(struct tmpfs_data *d, u64 start, u64 end, struct plan *p)
 		struct extent *e = data_extent_find(d, start);
 		u64 hole_end = e ? MIN(end, MAX(e->node.key, start)) : end;
 
-		if (hole_end > start) {
-			err = plan_add(p, (struct piece){ start, { 0, hole_end - start } });
-			p->charged += (hole_end - start) >> PAGE_SHIFT;
-		}
+		if (hole_end > start)
+			err = plan_hole(data_sb(d), start, hole_end, p);
 		start = e ? MAX(hole_end, MIN(end, extent_end(e))) : end;
 	}
 	rwlock_unlock(&d->lock);
@@ -59,20 +77,25 @@ static int plan_holes(struct tmpfs_data *d, u64 start, u64 end, struct plan *p)
 
 static int plan_reserve(struct tmpfs_sb *s, struct plan *p, u64 hint)
 {
-	struct pgalloc_opts opts = {
-		.mode = PGALLOC_ALLOCATE, .dir = PGALLOC_UP, .acct_id = s->acct_id, .hint = hint
-	};
+	struct pgalloc_opts opts = { .mode = PGALLOC_ALLOCATE,
+				     .dir = PGALLOC_UP,
+				     .acct_id = s->acct_id };
+	u64 hints[2] = { hint, 0 };
 
 	for (size_t i = 0; i < p->count; i++) {
+		struct piece *piece = &p->pieces[i];
 		struct mem_range r;
-		int err = pgalloc_allocate(s->store, p->pieces[i].mem.end, &opts, &r);
+		int err;
 
+		opts.hint = hints[piece->large];
+		opts.huge = piece->large;
+		err = pgalloc_allocate(sb_store(s, piece->large), piece->mem.end, &opts, &r);
 		if (err < 0) {
 			p->count = i;
 			return err;
 		}
-		p->pieces[i].mem = r;
-		opts.hint = r.end;
+		piece->mem = r;
+		hints[piece->large] = r.end;
 	}
 	return 0;
 }
@@ -81,11 +104,13 @@ static int plan_commit(struct tmpfs_sb *s, struct plan *p)
 {
 	for (size_t i = 0; i < p->count; i++) {
 		struct mem_range r = p->pieces[i].mem;
+		struct pgalloc *store = sb_store(s, p->pieces[i].large);
+		bool populate = !s->memory->disk_backed;
 
 		while (r.start < r.end) {
 			struct mem_range step = { r.start, MIN(r.end, r.start + POPULATE_STEP) };
-			int err = s->memory->disk_backed ? pgalloc_commit(s->store, step)
-							 : pgalloc_populate(s->store, step);
+			int err = populate ? pgalloc_populate(store, step)
+					   : pgalloc_commit(store, step);
 
 			if (err < 0)
 				return err;
@@ -104,6 +129,7 @@ static int plan_insert(struct tmpfs_data *d, struct plan *p)
 	rwlock_assert_write_held(&d->lock);
 	data_drop_window(d);
 	for (size_t i = 0; i < p->count; i++) {
+		struct memfile *memory = sb_memory(s, p->pieces[i].large);
 		u64 off = p->pieces[i].off;
 		struct mem_range r = p->pieces[i].mem;
 
@@ -114,12 +140,11 @@ static int plan_insert(struct tmpfs_data *d, struct plan *p)
 			u64 len = MIN(mem_range_len(r), until - off);
 
 			if (hole && !err)
-				err = data_extent_insert(d, off, len, r.start);
+				err = data_extent_insert(d, off, len, r.start, p->pieces[i].large);
 			if (hole && !err)
 				p->charged -= len >> PAGE_SHIFT;
 			else
-				memfile_put(s->memory,
-					    (struct mem_range){ r.start, r.start + len });
+				memfile_put(memory, (struct mem_range){ r.start, r.start + len });
 			off += len;
 			r.start += len;
 		}
@@ -136,7 +161,7 @@ static int allocate_range(struct tmpfs_data *d, u64 offset, u64 len, bool keep_s
 	int err;
 
 	rwlock_rdlock(&d->lock);
-	hint = data_extent_hint(d, start);
+	hint = data_extent_hint(d, start, false);
 	err = (d->seals & F_SEAL_GROW) && offset + len > d->size ? -EPERM : 0;
 	rwlock_unlock(&d->lock);
 	if (!err)
@@ -165,7 +190,7 @@ static int allocate_range(struct tmpfs_data *d, u64 offset, u64 len, bool keep_s
 		rwlock_unlock(&d->lock);
 	}
 	for (size_t i = 0; i < p.count; i++)
-		memfile_put(s->memory, p.pieces[i].mem);
+		memfile_put(sb_memory(s, p.pieces[i].large), p.pieces[i].mem);
 	tmpfs_uncharge(s, p.charged);
 	free(p.pieces);
 	return err;

@@ -15,6 +15,10 @@
  * inode->attr_lock; a regular file's data (extents, size, seals, registrations)
  * by data->lock (RANK_MAPPABLE), which is never held across invalidate.
  *
+ * A file's pages lie in the superblock's memory file, or by whole units of 2 MiB in
+ * its large one (pgalloc.h): what fallocate reserves, and what is written or touched in order
+ * for longer than one unit. Both stand at the same place in their unit as in the file.
+ *
  * Accounting: a page is charged to the superblock before it is allocated and
  * uncharged when it leaves an extent tree (or was never inserted). charged ==
  * sum of all data->page_count, plus what calls in progress hold.
@@ -35,6 +39,10 @@
 #define TMPFS_WINDOW_WRITE (2 * PAGE_SIZE)
 /* A sequential toucher of a mapping gets at most this much a fault. */
 #define TMPFS_FAULT_WINDOW_MAX (2UL << 20)
+/* A run of this length gets huge pages for what follows. */
+#define TMPFS_LARGE_AFTER (2UL << 20)
+/* All windows of huge pages together take at most this part of the memory that is left. */
+#define TMPFS_LARGE_SHARE 16
 
 /* As Linux's tmpfs shows the size of directories. */
 #define TMPFS_DIRENT_SIZE 20
@@ -50,6 +58,7 @@ struct tmpfs_sb {
 	struct superblock sb;
 	struct pgalloc *store;		   /* immutable */
 	struct memfile *memory;		   /* immutable: pgalloc_file(store) */
+	struct pgalloc *large;		   /* immutable: pgalloc_large(store); may be NULL */
 	u32 acct_id;			   /* immutable */
 	bool allow_any_xattr;		   /* immutable */
 	bool own_store;			   /* immutable */
@@ -59,11 +68,22 @@ struct tmpfs_sb {
 	_Atomic u64 inode_limit;	   /* 0: none */
 	_Atomic u64 pages_used;
 	_Atomic u64 inodes_used;
+	_Atomic u64 large_windows; /* how many are open */
 };
 
 static inline struct tmpfs_sb *tmpfs_sb(struct superblock *sb)
 {
 	return container_of(sb, struct tmpfs_sb, sb);
+}
+
+static inline struct pgalloc *sb_store(struct tmpfs_sb *s, bool large)
+{
+	return large ? s->large : s->store;
+}
+
+static inline struct memfile *sb_memory(struct tmpfs_sb *s, bool large)
+{
+	return large ? pgalloc_file(s->large) : s->memory;
 }
 
 /* Charges up to n pages; returns how many were granted (0: full). */
@@ -91,10 +111,12 @@ struct tmpfs_data {
 	u32 seals;
 	/* Reserved offsets for the next append at file offset window_at; not charged. */
 	struct mem_range window;
+	bool window_large; /* it is in the large memory file */
 	u64 window_at;
 	u64 window_populated; /* memory file offset up to which the window is populated */
 	u64 append_next;      /* where the last allocation ended */
 	u32 append_run;	      /* allocations in a row that continued it */
+	u64 append_bytes;     /* how long they are together */
 	u64 fault_next;	      /* the same for translate */
 	u32 fault_run;
 };
@@ -198,6 +220,7 @@ struct extent {
 	struct knode node; /* key: file offset */
 	u64 len;
 	u64 mem; /* memory file offset of the first byte */
+	bool large;
 };
 
 static inline u64 extent_end(const struct extent *e)
@@ -209,7 +232,7 @@ static inline u64 extent_end(const struct extent *e)
 struct extent *data_extent_find(struct tmpfs_data *d, u64 off);
 /* Puts [off, off+len) -> mem into the tree (a hole there), merging with neighbours. Takes the
  * range's reference and its charge. 0 or -ENOMEM (then both stay the caller's). */
-int data_extent_insert(struct tmpfs_data *d, u64 off, u64 len, u64 mem);
+int data_extent_insert(struct tmpfs_data *d, u64 off, u64 len, u64 mem, bool large);
 /*
  * Takes all of [start, end) (page-aligned) out of the tree and links the
  * removed pieces into *removed, which the caller releases whatever the result.
@@ -219,7 +242,7 @@ int data_extent_remove(struct tmpfs_data *d, u64 start, u64 end, struct ktree *r
 /* Drops references and charges of removed pieces. No lock needed. */
 void data_extents_release(struct tmpfs_data *d, struct ktree *removed);
 /* The memory file offset right behind the page before `off`, as an allocation hint; 0 none. */
-u64 data_extent_hint(struct tmpfs_data *d, u64 off);
+u64 data_extent_hint(struct tmpfs_data *d, u64 off, bool large);
 
 /* ---- data.c ---- */
 
@@ -232,10 +255,11 @@ ssize_t tmpfs_overwrite(struct file *f, struct kiov *src, u64 offset);
 s64 tmpfs_seek(struct file *f, s64 offset, int whence);
 int tmpfs_truncate(struct tmpfs_data *d, u64 size);
 /*
- * Allocates pages for the hole at `start` (page-aligned, at most len bytes) and
- * inserts them. Returns bytes made available, -ENOSPC or -ENOMEM. lock held for write.
+ * Allocates pages for the hole at `start` (page-aligned, at most len bytes; the hole itself is
+ * `room` long) and inserts them. Returns bytes made available, -ENOSPC or -ENOMEM. lock held for
+ * write.
  */
-s64 data_fill_hole(struct tmpfs_data *d, u64 start, u64 len, enum pgalloc_mode mode);
+s64 data_fill_hole(struct tmpfs_data *d, u64 start, u64 len, u64 room);
 /* Gives the append window's offsets back. lock held for write. */
 void data_drop_window(struct tmpfs_data *d);
 /* Zeroes [off, off+len) where it is allocated. lock held for write. */

@@ -19,15 +19,14 @@ static void map_put(struct mappable *m)
 static void fill_translation(struct tmpfs_data *d, struct extent *e, u64 want_start, u64 want_end,
 			     struct translation *ret)
 {
-	struct tmpfs_sb *s = data_sb(d);
 	u64 end = MIN(MIN(extent_end(e), want_end), page_up_nofail(d->size));
 
-	ret->file = s->memory;
+	ret->file = sb_memory(data_sb(d), e->large);
 	ret->offset = MAX(e->node.key, want_start);
 	ret->range.start = e->mem + (ret->offset - e->node.key);
 	ret->range.end = ret->range.start + (end - ret->offset);
 	ret->writable = true;
-	memfile_get(s->memory, ret->range);
+	memfile_get(ret->file, ret->range);
 }
 
 /*
@@ -67,12 +66,11 @@ static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 wan
 		goto out;
 	e = data_extent_find(d, page);
 	if (!e || e->node.key > page) {
-		limit = MIN(want_end, page_up_nofail(d->size));
+		limit = page_up_nofail(d->size);
 		if (e)
 			limit = MIN(limit, e->node.key);
 		len = fault_window(d, page);
-		len = MIN(len, limit - page);
-		n = data_fill_hole(d, page, len, PGALLOC_ALLOCATE);
+		n = data_fill_hole(d, page, MIN(len, MIN(limit, want_end) - page), limit - page);
 		if (n < 0)
 			goto out;
 		d->fault_next = page + (u64)n;

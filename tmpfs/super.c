@@ -136,6 +136,7 @@ int tmpfs_new(const struct tmpfs_options *o, struct superblock **ret)
 			0);
 	s->store = o->store;
 	s->memory = pgalloc_file(o->store);
+	s->large = pgalloc_large(o->store);
 	s->acct_id = o->acct_id;
 	s->allow_any_xattr = o->allow_any_xattr;
 	s->hash_seed = (u32)((uintptr_t)s >> 4) * 0x9e3779b1u ^ (u32)vfs_now().tv_nsec;

@@ -77,7 +77,7 @@ struct file_ops {
 	 * of a lower rank than RANK_MAPPABLE and call nobody back. Borrowed. NULL: there is none.
 	 */
 	struct file *(*direct)(struct file *f);
-	/* As write, but only over data that is there: -EAGAIN when anything must be allocated. */
+	/* As write, but only into memory that is there: -EAGAIN when any must be allocated. */
 	ssize_t (*overwrite)(struct file *f, struct kiov *src, u64 offset);
 };
 

@@ -66,6 +66,10 @@ static int make_memory(struct boot *b)
 		err = pgalloc_new(b->host.overlay_fd, true, 1, UINT64_MAX >> 1, &b->disk_store);
 	if (err == 0 && b->disk_store)
 		pgalloc_file(b->disk_store)->read_fd = b->host.overlay_read_fd;
+	if (err == 0 && b->host.large_fd >= 0)
+		err = pgalloc_add_large(k->memory, b->host.large_fd, b->disk_store ? 2 : 1);
+	if (err == 0 && pgalloc_large(k->memory))
+		pgalloc_file(pgalloc_large(k->memory))->read_fd = b->host.large_read_fd;
 	if (err < 0)
 		return boot_error(err, NULL, "cannot make the guest's memory file");
 	return 0;
@@ -84,6 +88,8 @@ static int start_platform(struct boot *b)
 	pc.files[pc.file_count++] = pgalloc_file(b->kernel.memory);
 	if (b->disk_store)
 		pc.files[pc.file_count++] = pgalloc_file(b->disk_store);
+	if (pgalloc_large(b->kernel.memory))
+		pc.files[pc.file_count++] = pgalloc_file(pgalloc_large(b->kernel.memory));
 	err = platform_new(&pc, &b->kernel.platform);
 	if (err < 0)
 		return boot_error(err, "`minisentry doctor`, or another --platform",

@@ -22,6 +22,8 @@ struct boot_host {
 	int proc_fd;	/* the host's /proc, or a new one of our PID namespace; for the platform */
 	int overlay_fd; /* OVERLAY_SELF, OVERLAY_DIR: an unlinked file; else -1 */
 	int overlay_read_fd; /* the same, read-only: Landlock keeps us from it later */
+	int large_fd;	     /* a memory file of huge pages, or -1 */
+	int large_read_fd;
 	int cpuinfo_fd;
 	u64 memory;    /* bytes of the host */
 	int tty_fd;    /* the terminal on stdin, or -1 */

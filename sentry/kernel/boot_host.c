@@ -128,6 +128,19 @@ static int open_overlay_store(const struct run_config *config, struct boot_host 
 	return 0;
 }
 
+/* Only a faster way to keep files: whatever is missing, all memory is in small pages then. */
+static void open_large_memory(const struct confine_state *state, struct boot_host *host)
+{
+	int fd = state->mount_ns ? host_mem_create_large() : -EPERM;
+
+	host->large_read_fd = fd < 0 ? fd : host_mem_open_read_only(fd);
+	if (fd >= 0 && host->large_read_fd < 0)
+		host_mem_close(fd);
+	host->large_fd = host->large_read_fd < 0 ? -1 : fd;
+	if (host->large_fd < 0)
+		log_info("no memory file of huge pages: %s", strerror(-host->large_read_fd));
+}
+
 static int open_root(const struct run_config *config, struct confine_state *state,
 		     struct boot_host *host)
 {
@@ -175,6 +188,7 @@ int boot_host_collect(struct run_config *config, struct confine_state *state, st
 	err = open_sources(config);
 	if (err == 0)
 		err = open_overlay_store(config, &host);
+	open_large_memory(state, &host);
 	if (err == 0)
 		err = open_root(config, state, &host);
 	if (err < 0)

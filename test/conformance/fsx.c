@@ -7,7 +7,7 @@
 #include <linux/falloc.h>
 
 #define PG 4096UL
-#define MAX_SIZE (64 * PG)
+#define MAX_SIZE (8UL << 20)
 
 struct model {
 	unsigned char data[MAX_SIZE];
@@ -15,6 +15,7 @@ struct model {
 };
 
 static unsigned long long state;
+static size_t max_size = 64 * PG; /* of the file; what is long enough for huge pages costs time */
 
 static unsigned rnd(unsigned n)
 {
@@ -57,13 +58,18 @@ static void mapped(int fd, struct model *m, unsigned char *map, size_t off, size
 		CHECK_MEM(map + off, m->data + off, len);
 	}
 }
+static size_t run_next;
+
 static void step(int fd, struct model *m, unsigned char *map)
 {
 	static unsigned char buf[MAX_SIZE];
-	size_t off = rnd(MAX_SIZE), len = 1 + rnd(rnd(3) ? 3000 : 40000), to;
+	size_t off = rnd(max_size), len = 1 + rnd(rnd(3) ? 3000 : max_size / 6), to;
 
-	if (len > MAX_SIZE - off)
-		len = MAX_SIZE - off;
+	/* A run of writes now and then, one behind the other. */
+	if (rnd(4) == 0)
+		off = run_next < max_size ? run_next : 0;
+	if (len > max_size - off)
+		len = max_size - off;
 	switch (rnd(11)) {
 	case 0:
 	case 1:
@@ -72,6 +78,7 @@ static void step(int fd, struct model *m, unsigned char *map)
 		grow(m, off);
 		grow(m, off + len);
 		memcpy(m->data + off, buf, len);
+		run_next = off + len;
 		break;
 	case 2:
 	case 3: mapped(fd, m, map, off, len, true); break;
@@ -91,8 +98,8 @@ static void step(int fd, struct model *m, unsigned char *map)
 			memset(m->data + off, 0, len < m->size - off ? len : m->size - off);
 		break;
 	case 8:
-		to = rnd(MAX_SIZE);
-		if (off + len > m->size || to + len > MAX_SIZE ||
+		to = rnd(max_size);
+		if (off + len > m->size || to + len > max_size ||
 		    (to < off + len && off < to + len))
 			break;
 		{
@@ -117,7 +124,7 @@ static int data_file(const char *dir)
 }
 static unsigned char *map_file(int fd)
 {
-	return OK(mmap(NULL, MAX_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+	return OK(mmap(NULL, max_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
 }
 
 static void one_process(const char *dir, unsigned steps)
@@ -130,17 +137,22 @@ static void one_process(const char *dir, unsigned steps)
 	state = 42;
 	for (unsigned i = 0; i < steps; i++) {
 		step(fd, m, map);
-		if (i % 500 == 0) {
-			verify(fd, m, 0, MAX_SIZE);
+		if (i % 100 == 0) {
+			verify(fd, m, 0, max_size);
 			OK(fstat(fd, &st));
 			CHECK_EQ(st.st_size, m->size);
 		}
 	}
-	verify(fd, m, 0, MAX_SIZE);
+	verify(fd, m, 0, max_size);
 }
 CASE(tmpfs_against_model)
 {
 	one_process("/dev/shm", 20000);
+}
+CASE(tmpfs_long_against_model)
+{
+	max_size = MAX_SIZE;
+	one_process("/dev/shm", 400);
 }
 CASE(tmp_against_model)
 {
@@ -178,7 +190,7 @@ CASE(four_processes_take_turns)
 		OK(waitpid(pids[i], &status, 0));
 		CHECK_EQ(status, 0);
 	}
-	verify(fd, m, 0, MAX_SIZE);
+	verify(fd, m, 0, max_size);
 }
 
 /* At once, each on its own quarter: what the others do must never show. */
@@ -187,20 +199,20 @@ CASE(four_processes_at_once)
 	int fd = data_file("/dev/shm");
 	pid_t pids[4];
 
-	OK(ftruncate(fd, MAX_SIZE));
+	OK(ftruncate(fd, max_size));
 	for (int p = 0; p < 4; p++) {
 		pids[p] = OK(fork());
 		if (pids[p])
 			continue;
-		unsigned char *map = map_file(fd), *mine = calloc(1, MAX_SIZE / 4), buf[5000];
-		size_t base = p * (MAX_SIZE / 4);
+		unsigned char *map = map_file(fd), *mine = calloc(1, max_size / 4), buf[5000];
+		size_t base = p * (max_size / 4);
 
 		state = 77 + p;
 		for (int i = 0; i < 4000; i++) {
-			size_t off = rnd(MAX_SIZE / 4), len = 1 + rnd(sizeof(buf));
+			size_t off = rnd(max_size / 4), len = 1 + rnd(sizeof(buf));
 
-			if (len > MAX_SIZE / 4 - off)
-				len = MAX_SIZE / 4 - off;
+			if (len > max_size / 4 - off)
+				len = max_size / 4 - off;
 			switch (rnd(5)) {
 			case 0:
 				fill(mine + off, len);

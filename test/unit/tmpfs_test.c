@@ -1,5 +1,6 @@
 /* unit: tmpfs vfs pgalloc base */
 /* tmpfs against a naive model, its limits, accounting, directories, xattrs and seals. */
+#include "base/host_mem.h"
 #include "base/safecopy.h"
 #include "tmpfs/tmpfs.h"
 #include <setjmp.h>
@@ -15,7 +16,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MODEL_MAX (1UL << 20)
+#define MODEL_MAX (12UL << 20)
+
+enum backing { MEMORY, DISK, LARGE };
 
 static struct pgalloc *store;
 static struct superblock *sb;
@@ -31,13 +34,13 @@ static u64 rnd(void)
 	return x;
 }
 
-static void make_sb(u64 size_limit, u64 inode_limit, bool disk)
+static void make_sb(u64 size_limit, u64 inode_limit, enum backing backing)
 {
 	struct tmpfs_options o = { .size_limit = size_limit,
 				   .inode_limit = inode_limit,
 				   .mode = 01777 };
 
-	if (disk) {
+	if (backing == DISK) {
 		char path[] = "/tmp/tmpfs-test-XXXXXX";
 		int fd = mkstemp(path);
 
@@ -47,6 +50,9 @@ static void make_sb(u64 size_limit, u64 inode_limit, bool disk)
 	} else {
 		assert_int_equal(pgalloc_new_memfd(0, 1UL << 32, &store), 0);
 	}
+	/* Its pages are small here: nothing but speed depends on that. */
+	if (backing == LARGE)
+		assert_int_equal(pgalloc_add_large(store, host_memfd_create("large"), 1), 0);
 	o.store = store;
 	assert_int_equal(tmpfs_new(&o, &sb), 0);
 	root = cred_new(0, 0, ~0ULL);
@@ -61,6 +67,7 @@ static void drop_sb(void)
 	superblock_put(sb);
 	pgalloc_usage(store, &u);
 	assert_int_equal(u.reserved, 0);
+	assert_int_equal(u.committed, 0);
 	pgalloc_free(store);
 	cred_put(root);
 }
@@ -119,6 +126,8 @@ static u64 used_pages(void)
 struct model {
 	u8 data[MODEL_MAX];
 	u64 size;
+	u64 max;    /* how much of data is used */
+	u64 cursor; /* of writes that follow each other */
 };
 
 static void check_read(struct file *f, struct model *m, u64 off, u64 len)
@@ -126,27 +135,50 @@ static void check_read(struct file *f, struct model *m, u64 off, u64 len)
 	static u8 buf[MODEL_MAX];
 	u64 want = off < m->size ? MIN(len, m->size - off) : 0;
 
-	memset(buf, 0xee, sizeof(buf));
+	memset(buf, 0xee, len);
 	assert_int_equal(vfs_read_buf(f, buf, len, off), want);
 	assert_memory_equal(buf, m->data + off, want);
 }
 
-static void model_step(struct file *f, struct model *m)
+static void model_write(struct file *f, struct model *m, u64 off, u64 len)
 {
 	static u8 buf[MODEL_MAX];
-	u64 off = rnd() % MODEL_MAX, len = 1 + rnd() % (rnd() % 4 ? 9000 : 200000);
+
+	for (u64 i = 0; i < len; i++)
+		buf[i] = (u8)rnd();
+	assert_int_equal(do_write(f, buf, len, off), len);
+	if (off > m->size)
+		memset(m->data + m->size, 0, off - m->size);
+	memcpy(m->data + off, buf, len);
+	m->size = MAX(m->size, off + len);
+}
+
+/* Writes of one length, one behind the other: what opens windows. */
+static void model_run(struct file *f, struct model *m)
+{
+	u64 len = rnd() % 2 ? PAGE_SIZE : 1 + rnd() % 100000;
+
+	if (m->cursor + len > m->max || rnd() % 8 == 0)
+		m->cursor = rnd() % 2 ? 0 : page_down(rnd() % m->max);
+	for (int n = 0; n < 60 && m->cursor + len <= m->max; n++, m->cursor += len) {
+		model_write(f, m, m->cursor, len);
+		if (rnd() % 30 == 0)
+			return;
+	}
+}
+
+static void model_step(struct file *f, struct model *m)
+{
+	u64 off = rnd() % m->max, len = 1 + rnd() % (rnd() % 4 ? 9000 : m->max / 5);
 	struct iattr attr = { .mask = ATTR_SIZE };
 
-	len = MIN(len, MODEL_MAX - off);
+	len = MIN(len, m->max - off);
 	switch (rnd() % 12) {
 	case 0 ... 3:
-		for (u64 i = 0; i < len; i++)
-			buf[i] = (u8)rnd();
-		assert_int_equal(do_write(f, buf, len, off), len);
-		if (off > m->size)
-			memset(m->data + m->size, 0, off - m->size);
-		memcpy(m->data + off, buf, len);
-		m->size = MAX(m->size, off + len);
+		if (rnd() % 4 == 0)
+			model_run(f, m);
+		else
+			model_write(f, m, off, len);
 		break;
 	case 4:
 		attr.size = rnd() % 3 ? off : rnd() % 10000;
@@ -192,27 +224,28 @@ static void check_holes(struct file *f, struct model *m)
 	}
 }
 
-static void data_model(bool disk, int rounds)
+static void data_model(enum backing backing, u64 max, int rounds)
 {
 	struct model *m = calloc(1, sizeof(*m));
 	struct inode *i;
 	struct file *f;
 	struct kstat st;
 
-	make_sb(64UL << 20, 0, disk);
+	m->max = max;
+	make_sb(64UL << 20, 0, backing);
 	i = create(sb->root, "file", S_IFREG | 0644);
 	f = open_inode(i, O_RDWR);
 	for (int n = 0; n < rounds; n++) {
 		model_step(f, m);
 		if (n % 100 == 0) {
-			check_read(f, m, 0, MODEL_MAX);
+			check_read(f, m, 0, m->max);
 			check_holes(f, m);
 			i->ops->getattr(i, &st);
 			assert_int_equal(st.size, m->size);
 			assert_int_equal(st.blocks / 8, used_pages());
 		}
 	}
-	check_read(f, m, 0, MODEL_MAX);
+	check_read(f, m, 0, m->max);
 	file_put(f);
 	assert_int_equal(unlink_name(sb->root, "file", i), 0);
 	inode_put(i);
@@ -223,12 +256,56 @@ static void data_model(bool disk, int rounds)
 
 static void test_data_model(void **s)
 {
-	data_model(false, 30000);
+	data_model(MEMORY, 1UL << 20, 20000);
 }
 
 static void test_data_model_disk(void **s)
 {
-	data_model(true, 4000);
+	data_model(DISK, 1UL << 20, 3000);
+}
+
+/* Long enough for the large memory file. */
+static void test_data_model_large(void **s)
+{
+	data_model(LARGE, MODEL_MAX, 1500);
+}
+
+static void test_large_pages(void **s)
+{
+	static u8 block[64 << 10];
+	struct pgalloc_usage u;
+	struct inode *i;
+	struct file *f;
+
+	make_sb(64UL << 20, 0, LARGE);
+	i = create(sb->root, "f", S_IFREG | 0644);
+	f = open_inode(i, O_RDWR);
+	/* Whole units of a reservation, and the ends in small pages. */
+	assert_int_equal(f->ops->fallocate(f, 0, 4096, 6UL << 20), 0);
+	pgalloc_usage(pgalloc_large(store), &u);
+	assert_int_equal(u.reserved, 4UL << 20);
+	pgalloc_usage(store, &u);
+	assert_int_equal(u.reserved, 6UL << 20);
+	assert_int_equal(u.committed, 6UL << 20);
+	assert_int_equal(used_pages(), (6UL << 20) / 4096);
+	assert_int_equal(
+		f->ops->fallocate(f, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, 0, 16UL << 20), 0);
+	pgalloc_usage(store, &u);
+	assert_int_equal(u.reserved, 0);
+	assert_int_equal(u.committed, 0);
+	/* A run: its window is no part of the file, and ends with it. */
+	for (u64 at = 0; at < (5UL << 20); at += sizeof(block))
+		assert_int_equal(do_write(f, block, sizeof(block), at), sizeof(block));
+	assert_int_equal(used_pages(), (5UL << 20) / 4096);
+	pgalloc_usage(store, &u);
+	assert_int_equal(u.reserved, 6UL << 20);
+	file_put(f);
+	pgalloc_usage(store, &u);
+	assert_int_equal(u.reserved, 5UL << 20);
+	assert_int_equal(u.committed, 5UL << 20);
+	assert_int_equal(unlink_name(sb->root, "f", i), 0);
+	inode_put(i);
+	drop_sb();
 }
 
 static void test_append(void **s)
@@ -239,7 +316,7 @@ static void test_append(void **s)
 	u64 pos = 0;
 	struct kstat st;
 
-	make_sb(64UL << 20, 0, false);
+	make_sb(64UL << 20, 0, MEMORY);
 	i = create(sb->root, "log", S_IFREG | 0644);
 	f = open_inode(i, O_RDWR);
 	for (int n = 0; n < 2000; n++) {
@@ -268,7 +345,7 @@ static void test_limits(void **s)
 	struct inode_create how = { .mode = S_IFREG };
 	struct file *f;
 
-	make_sb(64 * PAGE_SIZE, 3, false);
+	make_sb(64 * PAGE_SIZE, 3, MEMORY);
 	i = create(sb->root, "f", S_IFREG | 0644);
 	f = open_inode(i, O_RDWR);
 	assert_int_equal(i->ops->setattr(i, &attr), 0); /* sparse beyond the limit is fine */
@@ -357,7 +434,7 @@ static void test_readdir_while_removing(void **s)
 	u64 pos = 0;
 	struct file *f;
 
-	make_sb(0, 0, false);
+	make_sb(0, 0, MEMORY);
 	for (int i = 0; i < 1000; i++) {
 		char name[32];
 
@@ -415,7 +492,7 @@ static void test_rename(void **s)
 {
 	struct inode *d1, *d2, *f, *g, *sub, *found;
 
-	make_sb(0, 0, false);
+	make_sb(0, 0, MEMORY);
 	d1 = create(sb->root, "d1", S_IFDIR | 0755);
 	d2 = create(sb->root, "d2", S_IFDIR | 0755);
 	f = create(d1, "f", S_IFREG);
@@ -453,7 +530,7 @@ static void test_deep_tree(void **s)
 {
 	struct inode *d;
 
-	make_sb(0, 0, false);
+	make_sb(0, 0, MEMORY);
 	d = inode_get(sb->root);
 	for (int i = 0; i < 200000; i++) {
 		struct inode *c = create(d, "d", S_IFDIR | 0755);
@@ -475,7 +552,7 @@ static void test_xattr(void **s)
 	struct file *f;
 	int n = 0, err;
 
-	make_sb(0, 0, false);
+	make_sb(0, 0, MEMORY);
 	i = create(sb->root, "f", S_IFREG);
 	assert_int_equal(i->ops->getxattr(i, "security.capability", out, sizeof(out)), -ENODATA);
 	assert_int_equal(i->ops->setxattr(i, "user.a", "xyz", 3, XATTR_REPLACE), -ENODATA);
@@ -572,7 +649,7 @@ static void test_mapping(void **s)
 	u64 len;
 	char c;
 
-	make_sb(0, 0, false);
+	make_sb(0, 0, MEMORY);
 	i = create(sb->root, "f", S_IFREG);
 	f = open_inode(i, O_RDWR);
 	assert_int_equal(i->ops->setattr(i, &attr), 0);
@@ -622,7 +699,7 @@ static void test_seals(void **s)
 	char text[64];
 	struct file *f;
 
-	make_sb(0, 0, false);
+	make_sb(0, 0, MEMORY);
 	assert_int_equal(memfd_create_file(sb, "x", 0x8000, root, &f), -EINVAL);
 	assert_int_equal(memfd_create_file(sb, "plain", 0, root, &f), 0);
 	assert_int_equal(f->ops->fcntl(f, F_GET_SEALS, 0), F_SEAL_SEAL);
@@ -664,11 +741,18 @@ static void test_seals(void **s)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_data_model), cmocka_unit_test(test_data_model_disk),
-		cmocka_unit_test(test_append),	   cmocka_unit_test(test_limits),
-		cmocka_unit_test(test_options),	   cmocka_unit_test(test_readdir_while_removing),
-		cmocka_unit_test(test_rename),	   cmocka_unit_test(test_deep_tree),
-		cmocka_unit_test(test_xattr),	   cmocka_unit_test(test_mapping),
+		cmocka_unit_test(test_data_model),
+		cmocka_unit_test(test_data_model_disk),
+		cmocka_unit_test(test_data_model_large),
+		cmocka_unit_test(test_large_pages),
+		cmocka_unit_test(test_append),
+		cmocka_unit_test(test_limits),
+		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_readdir_while_removing),
+		cmocka_unit_test(test_rename),
+		cmocka_unit_test(test_deep_tree),
+		cmocka_unit_test(test_xattr),
+		cmocka_unit_test(test_mapping),
 		cmocka_unit_test(test_seals),
 	};
 
