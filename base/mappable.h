@@ -79,10 +79,17 @@ struct mappable_ops {
 	int (*punch)(struct mappable *m, u64 start, u64 end);
 	/* For /proc/PID/maps. */
 	void (*identify)(struct mappable *m, u32 *ret_dev_major, u32 *ret_dev_minor, u64 *ret_ino);
+	/*
+	 * From now on a write to the file invalidates its range, too: the caller maps copies of it.
+	 * Who has written before is done. What mappings write by themselves is not told. May be
+	 * NULL: nobody is told.
+	 */
+	void (*watch)(struct mappable *m);
 };
 
 struct mappable {
 	const struct mappable_ops *ops;
+	_Atomic bool watched; /* set under the mappable's lock, for its own use */
 };
 
 #endif

@@ -36,6 +36,7 @@
 /* Trapping sites that are remembered, and how often one is tried. */
 #define MM_TEXT_SEEN 64
 #define MM_TEXT_TRIES 32
+#define MM_TEXT_CHUNKS 1024
 #define MM_PROT_ALL (PROT_READ | PROT_WRITE | PROT_EXEC)
 
 struct mm {
@@ -93,6 +94,9 @@ struct mm {
 	struct text *text; /* immutable */
 	u64 text_owner;	   /* immutable */
 	bool text_private; /* there are chunks of this owner */
+	/* The chunks it is a user of (text_table.h); protected by that table's lock. */
+	bool text_user;
+	u64 text_used[MM_TEXT_CHUNKS / 64];
 	struct {
 		u64 addr;
 		u32 traps;

@@ -153,6 +153,8 @@ static int move(struct mm_op *op, struct remap *r, struct vma *v)
 	n = vma_dup(v, r->new, r->new + r->new_len);
 	if (n && v->reg)
 		v->reg->users--; /* vma_dup's; it gets `reg` instead, v keeps its own */
+	if (v->mappable)	 /* patched text is for one address */
+		text_drop(mm, r->old, r->old + r->old_len);
 	if (n && r->old_len)
 		err = move_pmas(mm, r->old, r->old_len, r->new);
 	if (!n || err < 0) {

@@ -1,238 +1,14 @@
-/* The table of patched chunks, and their use by address spaces. */
-#include "mm/text.h"
+/* The use of patched chunks by address spaces. */
+#include "mm/text_table.h"
 #include "mm/mm_impl.h"
 
-#include <elf.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
-#define ARENA_SIZE (1UL << 30)
-#define ARENA_RANDOM (ARENA_SIZE / 4)
-/* Larger images take part in nothing. */
-#define IMAGE_MAX (256UL << 20)
-#define BUCKETS 256
 /* Traps in a chunk's code, of all processes, before it is patched: it costs as much as many of
  * them, and short programs make few calls. And of a site that is patched for one process alone. */
 #define TRAPS_TO_PATCH 24
 #define TRAPS_TO_PATCH_ALONE 8
-/* Memory for chunks; beyond, those that nobody maps are dropped. */
-#define CHUNKS_MAX 1024
-
-struct file_id {
-	u32 major, minor;
-	u64 ino;
-};
-
-struct image_place {
-	struct list node;
-	struct file_id id;
-	u64 addr, len;
-};
-
-struct chunk {
-	struct list node; /* bucket */
-	struct file_id id;
-	u64 offset; /* in the file */
-	u64 bias;
-	u64 owner; /* 0: of the file's own proof; else the one mm that may map it */
-	u32 traps;
-	bool patched; /* range and edits are valid */
-	bool hopeless;
-	struct mem_range range;
-	struct text_edit *edits;
-	size_t edit_count;
-	u64 content, same_from, same_to; /* that part of this content has been compared */
-};
-
-struct text {
-	struct patcher *patcher;
-	struct pgalloc *memory;
-	struct memfile *memfile;
-	_Atomic u64 next_owner;
-	struct mutex lock; /* RANK_TEXT */
-	struct list chunks[BUCKETS], places[BUCKETS];
-	u32 chunk_count;
-	u64 arena_start, arena_end, arena_next; /* addresses are given out downwards */
-};
-
-int text_new(struct platform *platform, struct pgalloc *memory, struct text **ret)
-{
-	struct text *t;
-	u64 start, random = 0;
-
-	*ret = NULL;
-	if (!platform_patcher(platform))
-		return 0;
-	t = calloc(1, sizeof(*t));
-	if (!t)
-		return -ENOMEM;
-	t->patcher = platform_patcher(platform);
-	t->memory = memory;
-	t->memfile = pgalloc_file(memory);
-	t->next_owner = 1;
-	mutex_init(&t->lock, RANK_TEXT, "text");
-	for (size_t i = 0; i < BUCKETS; i++) {
-		list_init(&t->chunks[i]);
-		list_init(&t->places[i]);
-	}
-	patch_reach(t->patcher, &start, &t->arena_end);
-	t->arena_start = MAX(start, t->arena_end - ARENA_SIZE);
-	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
-		random = 0;
-	t->arena_next = t->arena_end - page_down(random % ARENA_RANDOM) - PAGE_SIZE;
-	*ret = t;
-	return 0;
-}
-
-static void chunk_free(struct text *t, struct chunk *c)
-{
-	list_del(&c->node);
-	if (c->patched)
-		memfile_put(t->memfile, c->range);
-	free(c->edits);
-	free(c);
-	t->chunk_count--;
-}
-
-void text_free(struct text *t)
-{
-	struct chunk *c, *next;
-	struct image_place *p, *pnext;
-
-	if (!t)
-		return;
-	for (size_t i = 0; i < BUCKETS; i++) {
-		list_for_each_safe (c, next, &t->chunks[i], node)
-			chunk_free(t, c);
-		list_for_each_safe (p, pnext, &t->places[i], node)
-			free(p);
-	}
-	mutex_destroy(&t->lock);
-	free(t);
-}
-
-static struct file_id identify(struct mappable *m)
-{
-	struct file_id id;
-
-	m->ops->identify(m, &id.major, &id.minor, &id.ino);
-	return id;
-}
-
-static bool same_file(const struct file_id *a, const struct file_id *b)
-{
-	return a->ino == b->ino && a->major == b->major && a->minor == b->minor;
-}
-
-static size_t bucket(const struct file_id *id, u64 offset)
-{
-	return (id->ino * 31 + id->minor * 7 + offset / TEXT_CHUNK) % BUCKETS;
-}
-
-/* ---- places ---- */
-
-u64 text_arena_start(const struct text *t)
-{
-	return t->arena_start;
-}
-
-static bool is_image(struct mappable *m)
-{
-	Elf64_Ehdr eh;
-
-	return text_read(m, 0, &eh, sizeof(eh)) == 0 && memcmp(eh.e_ident, ELFMAG, SELFMAG) == 0 &&
-	       eh.e_type == ET_DYN;
-}
-
-/* The address in the arena of an image of len bytes; 0: none. */
-static u64 place_locked(struct text *t, const struct file_id *id, u64 len)
-{
-	struct list *b = &t->places[bucket(id, 0)];
-	struct image_place *p;
-
-	list_for_each (p, b, node)
-		if (same_file(&p->id, id) && p->len == len)
-			return p->addr;
-	p = malloc(sizeof(*p));
-	if (!p)
-		return 0;
-	/* Round again when it is full: an address that is taken is not used. */
-	if (t->arena_next - t->arena_start < len + PAGE_SIZE)
-		t->arena_next = t->arena_end - PAGE_SIZE;
-	t->arena_next -= len;
-	*p = (struct image_place){ .id = *id, .addr = t->arena_next, .len = len };
-	t->arena_next -= PAGE_SIZE; /* a gap, so that images never touch */
-	list_push_back(b, &p->node);
-	return p->addr;
-}
-
-u64 text_place(struct text *t, struct mappable *m, u64 len)
-{
-	struct file_id id;
-
-	if (len > IMAGE_MAX || !m->ops->identify || !is_image(m))
-		return 0;
-	id = identify(m);
-	MUTEX_GUARD(&t->lock);
-	return place_locked(t, &id, len);
-}
-
-/* ---- chunks ---- */
-
-static struct chunk *find_locked(struct text *t, const struct file_id *id, u64 offset, u64 bias,
-				 u64 owner)
-{
-	struct chunk *c;
-
-	list_for_each (c, &t->chunks[bucket(id, offset)], node)
-		if (c->offset == offset && c->bias == bias && c->owner == owner &&
-		    same_file(&c->id, id))
-			return c;
-	return NULL;
-}
-
-/* Drops what nobody maps, so that there is room for one more. */
-static void evict_locked(struct text *t)
-{
-	struct chunk *c, *next;
-
-	for (size_t i = 0; i < BUCKETS && t->chunk_count >= CHUNKS_MAX; i++)
-		list_for_each_safe (c, next, &t->chunks[i], node)
-			if (!c->patched || pgalloc_exclusive(t->memory, c->range))
-				chunk_free(t, c);
-}
-
-static struct chunk *get_locked(struct text *t, const struct file_id *id, u64 offset, u64 bias,
-				u64 owner)
-{
-	struct chunk *c = find_locked(t, id, offset, bias, owner);
-
-	if (c)
-		return c;
-	evict_locked(t);
-	c = t->chunk_count < CHUNKS_MAX ? calloc(1, sizeof(*c)) : NULL;
-	if (!c)
-		return NULL;
-	c->id = *id;
-	c->offset = offset;
-	c->bias = bias;
-	c->owner = owner;
-	list_push_back(&t->chunks[bucket(id, offset)], &c->node);
-	t->chunk_count++;
-	return c;
-}
-
-void text_forget_owner(struct text *t, u64 owner)
-{
-	struct chunk *c, *next;
-
-	MUTEX_GUARD(&t->lock);
-	for (size_t i = 0; i < BUCKETS; i++)
-		list_for_each_safe (c, next, &t->chunks[i], node)
-			if (c->owner == owner)
-				chunk_free(t, c);
-}
 
 /* Is [from, to) of the chunk the file's content but for the edits? */
 static bool matches(const struct chunk *c, const u8 *copy, const u8 *file, u64 from, u64 to)
@@ -259,17 +35,6 @@ static bool known_same(const struct chunk *c, u64 content, u64 from, u64 to)
 	return content && c->content == content && c->same_from <= from && to <= c->same_to;
 }
 
-/* The patched chunk that this owner uses: its own, else the shared one. NULL: neither. */
-static struct chunk *patched_locked(struct text *t, const struct file_id *id, u64 base, u64 bias,
-				    u64 owner)
-{
-	struct chunk *c = owner ? find_locked(t, id, base, bias, owner) : NULL;
-
-	if (!c || !c->patched)
-		c = find_locked(t, id, base, bias, 0);
-	return c && c->patched ? c : NULL;
-}
-
 /* Cuts *tr, around the chunk at base, to what has no patched chunks: those come by themselves. */
 static void leave_patched_locked(struct text *t, const struct file_id *id, u64 bias, u64 owner,
 				 u64 base, struct translation *tr)
@@ -277,9 +42,9 @@ static void leave_patched_locked(struct text *t, const struct file_id *id, u64 b
 	u64 start = base, end = base + TEXT_CHUNK, to = tr->offset + mem_range_len(tr->range);
 	struct mem_range all = tr->range;
 
-	while (start > tr->offset && !patched_locked(t, id, start - TEXT_CHUNK, bias, owner))
+	while (start > tr->offset && !chunk_patched(t, id, start - TEXT_CHUNK, bias, owner))
 		start -= TEXT_CHUNK;
-	while (end < to && !patched_locked(t, id, end, bias, owner))
+	while (end < to && !chunk_patched(t, id, end, bias, owner))
 		end += TEXT_CHUNK;
 	if (end < to) {
 		tr->range.end -= to - end;
@@ -294,22 +59,22 @@ static void leave_patched_locked(struct text *t, const struct file_id *id, u64 b
 
 /*
  * Replaces *tr by the chunk's memory if there is a chunk for it, cut to the
- * chunk around file offset `page`. True when it did. Else *tr is cut to what has none. owner: that
- * may be mapped beside the shared ones.
+ * chunk around file offset `page`. True when it did. Else *tr is cut to what has none.
  */
-static bool use_chunk(struct text *t, struct mappable *m, u64 bias, u64 owner, u64 page,
-		      struct translation *tr)
+static bool use_chunk(struct mm *mm, struct mappable *m, u64 bias, u64 page, struct translation *tr)
 {
+	struct text *t = mm->text;
+	u64 owner = mm->text_owner;
 	u64 base = page & ~(TEXT_CHUNK - 1), run;
 	u64 from = MAX(tr->offset, base);
 	u64 to = MIN(tr->offset + mem_range_len(tr->range), base + TEXT_CHUNK);
-	struct file_id id = identify(m);
+	struct file_id id = text_identify(m);
 	const u8 *file, *copy;
 	struct chunk *c;
 	struct mem_range r;
 
 	MUTEX_GUARD(&t->lock);
-	c = patched_locked(t, &id, base, bias, owner);
+	c = chunk_patched(t, &id, base, bias, owner);
 	if (!c) {
 		leave_patched_locked(t, &id, bias, owner, base, tr);
 		return false;
@@ -322,13 +87,14 @@ static bool use_chunk(struct text *t, struct mappable *m, u64 bias, u64 owner, u
 		return false;
 	if (!known_same(c, tr->content, from, to) &&
 	    !matches(c, copy, file, from - base, to - base)) {
-		chunk_free(t, c);
+		chunk_drop(t, c);
 		return false;
 	}
+	r = (struct mem_range){ c->range.start + (from - base), c->range.start + (to - base) };
 	c->content = tr->content;
 	c->same_from = from;
 	c->same_to = to;
-	r = (struct mem_range){ c->range.start + (from - base), c->range.start + (to - base) };
+	chunk_use(mm, c);
 	memfile_get(t->memfile, r);
 	memfile_put(tr->file, tr->range);
 	*tr = (struct translation){ .file = t->memfile, .offset = from, .range = r, .text = true };
@@ -340,7 +106,10 @@ bool text_translate(struct mm *mm, const struct vma *v, u64 page, struct transla
 	if (!mm->text || !(v->prot & PROT_EXEC) || (v->prot & PROT_WRITE) ||
 	    (v->flags & VMA_SHARED) || !v->mappable->ops->identify || platform_as_own_gs(mm->as))
 		return false;
-	return use_chunk(mm->text, v->mappable, v->start - v->offset, mm->text_owner, page, tr);
+	/* Before it is compared with the file: who writes to that from now on tells us. */
+	if (v->mappable->ops->watch)
+		v->mappable->ops->watch(v->mappable);
+	return use_chunk(mm, v->mappable, v->start - v->offset, page, tr);
 }
 
 /* Moves the last edit to where it belongs. */
@@ -389,6 +158,15 @@ static int chunk_room(struct text *t, u32 acct_id, struct chunk *ret, u8 **ret_c
 	return -ENOMEM;
 }
 
+static void chunk_unmake(struct text *t, struct chunk *made)
+{
+	for (size_t i = 0; i < made->edit_count; i++)
+		if (!made->edits[i].inherited)
+			patch_forget(t->patcher, made->edits[i].entry);
+	memfile_put(t->memfile, made->range);
+	free(made->edits);
+}
+
 /* The chunk for everybody, made when its code has trapped often enough. True: there is one. */
 static bool shared_chunk(struct text *t, const struct file_id *id, const struct text_part *part,
 			 u32 acct_id)
@@ -400,7 +178,7 @@ static bool shared_chunk(struct text *t, const struct file_id *id, const struct 
 
 	{
 		MUTEX_GUARD(&t->lock);
-		c = get_locked(t, id, base, part->bias, 0);
+		c = chunk_get(t, id, base, part->bias, 0);
 		if (!c || c->patched)
 			return c;
 		if (c->hopeless || ++c->traps < TRAPS_TO_PATCH)
@@ -413,16 +191,24 @@ static bool shared_chunk(struct text *t, const struct file_id *id, const struct 
 		made.edit_count =
 			text_patch_proved(t->patcher, part, copy, made.edits, TEXT_MAX_EDITS);
 	MUTEX_GUARD(&t->lock);
-	c = get_locked(t, id, base, part->bias, 0);
+	c = chunk_get(t, id, base, part->bias, 0);
 	if (c && !c->patched && made.edit_count) {
 		chunk_take_locked(t, c, &made);
 		return true;
 	}
 	if (c && !made.edit_count)
 		c->hopeless = true;
-	memfile_put(t->memfile, made.range);
-	free(made.edits);
+	chunk_unmake(t, &made);
 	return c && c->patched;
+}
+
+/* What is taken over from the shared chunk stays that one's. */
+static void copy_edits(struct chunk *made, const struct chunk *from)
+{
+	made->edit_count = from->edit_count;
+	memcpy(made->edits, from->edits, from->edit_count * sizeof(*from->edits));
+	for (size_t i = 0; i < made->edit_count; i++)
+		made->edits[i].inherited |= from->owner == 0;
 }
 
 /*
@@ -433,36 +219,50 @@ static bool private_chunk(struct text *t, const struct file_id *id, const struct
 			  u64 owner, u64 offset, u64 nr, u32 acct_id)
 {
 	u64 base = part->start & ~(TEXT_CHUNK - 1), run;
-	struct chunk made, *c;
-	bool done = false;
+	struct chunk made, *c, *from;
 	const u8 *old;
 	u8 *copy;
+	bool done;
 
 	if (chunk_room(t, acct_id, &made, &copy) < 0)
 		return false;
-	if (text_read(part->mappable, base, copy, TEXT_CHUNK) == 0) {
-		MUTEX_GUARD(&t->lock);
-		c = patched_locked(t, id, base, part->bias, owner);
-		old = c ? t->memfile->ops->map(t->memfile, c->range.start, &run) : NULL;
-		if (old) {
-			memcpy(copy, old, TEXT_CHUNK);
-			made.edit_count = c->edit_count;
-			memcpy(made.edits, c->edits, c->edit_count * sizeof(*c->edits));
-		}
-		done = made.edit_count < TEXT_MAX_EDITS &&
-		       text_patch_trapped(t->patcher, part, copy, offset, nr,
-					  &made.edits[made.edit_count]);
-		c = done ? get_locked(t, id, base, part->bias, owner) : NULL;
-		if (c) {
-			made.edit_count++;
-			sort_last(made.edits, made.edit_count);
-			chunk_take_locked(t, c, &made);
-			return true;
-		}
+	if (text_read(part->mappable, base, copy, TEXT_CHUNK) < 0) {
+		chunk_unmake(t, &made);
+		return false;
 	}
-	memfile_put(t->memfile, made.range);
-	free(made.edits);
-	return false;
+	MUTEX_GUARD(&t->lock);
+	from = chunk_patched(t, id, base, part->bias, owner);
+	old = from ? t->memfile->ops->map(t->memfile, from->range.start, &run) : NULL;
+	if (old) {
+		memcpy(copy, old, TEXT_CHUNK);
+		copy_edits(&made, from);
+	}
+	if (made.edit_count == TEXT_MAX_EDITS ||
+	    !text_patch_trapped(t->patcher, part, copy, offset, nr, &made.edits[made.edit_count])) {
+		made.edit_count = 0; /* all of them are those of `from` */
+		chunk_unmake(t, &made);
+		return false;
+	}
+	made.edits[made.edit_count++].inherited = false;
+	if (from)
+		from->users++; /* while room is made for another */
+	c = chunk_get(t, id, base, part->bias, owner);
+	done = c != NULL;
+	if (done) {
+		sort_last(made.edits, made.edit_count);
+		chunk_take_locked(t, c, &made);
+		if (old && from != c && !c->parent) {
+			c->parent = from;
+			from->users++;
+		}
+	} else {
+		patch_forget(t->patcher, made.edits[made.edit_count - 1].entry);
+		made.edit_count = 0;
+		chunk_unmake(t, &made);
+	}
+	if (from)
+		chunk_user_gone(t, from);
+	return done;
 }
 
 /* The code of v in one chunk. */
@@ -538,7 +338,7 @@ static void trap_locked(struct mm *mm, u64 addr, u64 nr, u32 traps)
 	    !p || !p->file || p->owned)
 		return;
 	part = part_of(v, vma_offset_at(v, addr));
-	id = identify(v->mappable);
+	id = text_identify(v->mappable);
 	/* First by the file's own proof, for everybody. */
 	if (!p->text && shared_chunk(mm->text, &id, &part, mm->acct_id)) {
 		remap(mm, v, &part);
@@ -567,6 +367,8 @@ void mm_text_trap(struct mm *mm, u64 rip, u64 nr)
 	}
 	if (++mm->text_seen[slot].traps > MM_TEXT_TRIES)
 		return;
+	if (atomic_load(&mm->users) == 1)
+		text_table_outside(mm);
 	trap_locked(mm, addr, nr, mm->text_seen[slot].traps);
 }
 
@@ -576,7 +378,7 @@ bool mm_text_landing(struct mm *mm, u64 rip, u64 *ret)
 	struct vma *v;
 	struct pma *p;
 	struct file_id id;
-	u64 owners[2] = { 0, mm->text_owner }, bias;
+	struct chunk *c;
 
 	if (!t)
 		return false;
@@ -585,18 +387,14 @@ bool mm_text_landing(struct mm *mm, u64 rip, u64 *ret)
 	p = pma_set_find(&mm->pmas, rip);
 	if (!v || v->start > rip || !v->mappable || !p || !p->text)
 		return false;
-	id = identify(v->mappable);
-	bias = v->start - v->offset;
+	id = text_identify(v->mappable);
 	MUTEX_GUARD(&t->lock);
-	for (size_t o = 0; o < ARRAY_SIZE(owners); o++) {
-		struct chunk *c =
-			find_locked(t, &id, (rip - bias) & ~(TEXT_CHUNK - 1), bias, owners[o]);
-
-		for (size_t i = 0; c && i < c->edit_count; i++) {
-			if (c->edits[i].landing == rip) {
-				*ret = c->edits[i].landing_to;
-				return true;
-			}
+	c = chunk_at(t, &id, vma_offset_at(v, rip) & ~(TEXT_CHUNK - 1),
+		     p->offset + (rip - p->start));
+	for (size_t i = 0; c && i < c->edit_count; i++) {
+		if (c->edits[i].landing == rip) {
+			*ret = c->edits[i].landing_to;
+			return true;
 		}
 	}
 	return false;
@@ -650,6 +448,6 @@ void text_mm_init(struct mm *mm, struct text *t)
 
 void text_mm_gone(struct mm *mm)
 {
-	if (mm->text_private)
-		text_forget_owner(mm->text, mm->text_owner);
+	if (mm->text)
+		text_table_leave(mm);
 }

@@ -67,6 +67,8 @@ struct text_edit {
 	u64 offset; /* in the chunk, of the first changed byte */
 	u8 bytes[PATCH_EDIT_MAX], original[PATCH_EDIT_MAX];
 	u64 landing, landing_to; /* addresses; 0: none */
+	u64 entry;		 /* of the trampoline, see patch_forget() */
+	bool inherited;		 /* that is another chunk's */
 };
 
 /* Copies bytes of the file; what is beyond its end reads as zero. 0 or -errno. */

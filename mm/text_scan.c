@@ -215,17 +215,24 @@ static size_t likely_prev(const u8 *before, size_t room, u64 nr)
 	return 0;
 }
 
-static bool apply(const struct text_part *part, u64 offset, u8 *copy, const struct patch_edit *e,
-		  struct text_edit *ret)
+/* False: the place does not suit, and the trampoline is given back. */
+static bool apply(struct patcher *p, const struct text_part *part, u64 offset, u8 *copy,
+		  const struct patch_edit *e, struct text_edit *ret)
 {
 	u64 base = part->start & ~(TEXT_CHUNK - 1), start = offset + (u64)(s64)e->start;
 
-	if (start < part->start || start + PATCH_EDIT_MAX > part->end)
+	/* Within a page: the next one may be the file's own. */
+	if (start < part->start || start + PATCH_EDIT_MAX > part->end ||
+	    page_down(start) != page_down(start + PATCH_EDIT_MAX - 1)) {
+		patch_forget(p, e->entry);
 		return false;
+	}
 	ret->offset = start - base;
 	memcpy(ret->original, copy + ret->offset, PATCH_EDIT_MAX);
 	memcpy(ret->bytes, e->bytes, PATCH_EDIT_MAX);
 	memcpy(copy + ret->offset, e->bytes, PATCH_EDIT_MAX);
+	ret->entry = e->entry;
+	ret->inherited = false;
 	ret->landing_to = e->landing_to;
 	ret->landing = e->landing_to ? part->bias + offset + (u64)(s64)e->landing : 0;
 	return true;
@@ -254,7 +261,7 @@ size_t text_patch_proved(struct patcher *p, const struct text_part *part, u8 *co
 		if (!site.prev_len || site.prev_len > o - last)
 			continue;
 		if (patch_site(p, &site, &edit) == 0 &&
-		    apply(part, o, copy, &edit, &edits[count])) {
+		    apply(p, part, o, copy, &edit, &edits[count])) {
 			last = MAX(base + edits[count].offset + PATCH_EDIT_MAX, o + 2);
 			o = last - 1;
 			count++;
@@ -276,5 +283,5 @@ bool text_patch_trapped(struct patcher *p, const struct text_part *part, u8 *cop
 	if (offset + 2 > part->end || code[0] != 0x0f || code[1] != 0x05)
 		return false;
 	site.prev_len = likely_prev(code, offset - part->start, nr);
-	return patch_site(p, &site, &edit) == 0 && apply(part, offset, copy, &edit, ret);
+	return patch_site(p, &site, &edit) == 0 && apply(p, part, offset, copy, &edit, ret);
 }

@@ -4,8 +4,8 @@
  * A site becomes a jump to a *trampoline*, which does what the jump displaced
  * and hands over to the sentry by the context page (stub/arch/x86_64/guest.S).
  * Trampolines are in the zones (stub/abi.h), which every stub maps read-only and
- * only the sentry writes. They are made for one address of a site and never
- * change afterwards, so a thread may be in one at any time.
+ * only the sentry writes. They are made for one address of a site and do not
+ * change while they are in use, so a thread may be in one at any time.
  *
  * Three forms; which one fits depends on what stands around `syscall`:
  *
@@ -46,11 +46,16 @@ struct patch_edit {
 	u8 bytes[PATCH_EDIT_MAX];
 	int landing;	/* relative to `syscall`: where SIGILL means "continue at landing_to" */
 	u64 landing_to; /* 0: no such place */
+	u64 entry;	/* the trampoline's address */
 };
 
 /* 0; -ENOTSUP: no form fits, or the code behind reads flags that the call would lose (flags.h);
  * -ENOSPC: no room in reach. */
 int patch_site(struct patcher *p, const struct patch_site *site, struct patch_edit *ret);
+
+/* The trampoline at `entry` may become another: no thread is in it, or will come or return to it.
+ */
+void patch_forget(struct patcher *p, u64 entry);
 
 /* Length of the instruction at code, 0 when there is none within size bytes. */
 size_t patch_insn_length(struct patcher *p, const u8 *code, size_t size);

@@ -22,9 +22,10 @@ CONF_BINS := $(addprefix $(BUILD)/test/conformance/,$(CONF))
 $(BUILD)/test/conformance/%: test/conformance/%.c test/conformance/lib/conf.c test/conformance/conf.h
 	@mkdir -p $(@D)
 	$(CC) -std=gnu17 -O1 -g $(WARN) $(CONF_WARN) -I. -Itest/conformance -o $@ $< test/conformance/lib/conf.c $(CONF_LINK) -lpthread -lrt -lutil
-$(BUILD)/test/conformance/patch: CONF_LINK = -static-pie
-$(BUILD)/test/conformance/patch_low: CONF_LINK = -static -no-pie -Wl,--eh-frame-hdr
+$(BUILD)/test/conformance/patch $(BUILD)/test/conformance/text: CONF_LINK = -static-pie
+$(BUILD)/test/conformance/patch_low $(BUILD)/test/conformance/text_low: CONF_LINK = -static -no-pie -Wl,--eh-frame-hdr
 $(BUILD)/test/conformance/patch_low: test/conformance/patch.c
+$(BUILD)/test/conformance/text_low: test/conformance/text.c
 conformance-programs: $(CONF_BINS)
 test-programs: conformance-programs hostile-programs random-programs $(addprefix $(BUILD)/test/unit/,$(UNIT))
 .PHONY: conformance-programs test-programs

@@ -373,6 +373,7 @@ ssize_t tmpfs_write(struct file *f, struct kiov *src, u64 offset, int flags)
 	struct tmpfs_data *d = &i->data;
 	bool append = flags & RWF_APPEND;
 	u64 len = src->remaining;
+	bool watched;
 	ssize_t n;
 
 	if (!len)
@@ -398,7 +399,10 @@ ssize_t tmpfs_write(struct file *f, struct kiov *src, u64 offset, int flags)
 	}
 	n = write_and_grow(d, src, offset, len);
 out:
+	watched = d->mappable.watched;
 	rwlock_unlock(&d->lock);
+	if (watched && n > 0)
+		tmpfs_invalidate(d, page_down(offset), page_up_nofail(offset + (u64)n), false);
 	return n;
 }
 
@@ -440,7 +444,8 @@ ssize_t tmpfs_overwrite(struct file *f, struct kiov *src, u64 offset)
 	    end > TMPFS_MAX_SIZE - PAGE_SIZE)
 		return -EAGAIN;
 	rwlock_wrlock(&d->lock);
-	if (!d->seals && only_copies(d, offset, end))
+	/* Nobody can be told of a write from here: the caller holds a lock of the mm. */
+	if (!d->seals && !d->mappable.watched && only_copies(d, offset, end))
 		n = write_and_grow(d, src, offset, src->remaining);
 	rwlock_unlock(&d->lock);
 	return n;

@@ -124,6 +124,17 @@ static void map_identify(struct mappable *m, u32 *ret_dev_major, u32 *ret_dev_mi
 	*ret_ino = i->ino;
 }
 
+static void map_watch(struct mappable *m)
+{
+	struct tmpfs_data *d = to_data(m);
+
+	if (atomic_load(&m->watched))
+		return;
+	rwlock_wrlock(&d->lock);
+	atomic_store(&m->watched, true);
+	rwlock_unlock(&d->lock);
+}
+
 const struct mappable_ops tmpfs_mappable_ops = {
 	.get = map_get,
 	.put = map_put,
@@ -132,6 +143,7 @@ const struct mappable_ops tmpfs_mappable_ops = {
 	.remove = map_remove,
 	.punch = map_punch,
 	.identify = map_identify,
+	.watch = map_watch,
 };
 
 /*

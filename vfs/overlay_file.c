@@ -283,6 +283,15 @@ static void map_identify(struct mappable *m, u32 *ret_major, u32 *ret_minor, u64
 	*ret_ino = inode->ino;
 }
 
+/* After the copy up it is asked for again, as mappings then come anew. */
+static void map_watch(struct mappable *m)
+{
+	struct mappable *real = real_map(of_mappable(m));
+
+	if (real && real->ops->watch)
+		real->ops->watch(real);
+}
+
 static const struct mappable_ops ovl_mappable_ops = {
 	.get = map_get,
 	.put = map_put,
@@ -292,6 +301,7 @@ static const struct mappable_ops ovl_mappable_ops = {
 	.remove = map_remove,
 	.sync = map_sync,
 	.identify = map_identify,
+	.watch = map_watch,
 };
 
 /* References on all mappings that overlap [start, end); the caller frees the array. */

@@ -452,6 +452,16 @@ static void map_identify(struct mappable *m, u32 *ret_major, u32 *ret_minor, u64
 	*ret_ino = inode->ino;
 }
 
+static void map_watch(struct mappable *m)
+{
+	struct pagecache *pc = container_of(m, struct pagecache, mappable);
+
+	if (atomic_load(&m->watched))
+		return;
+	MUTEX_GUARD(&pc->lock);
+	atomic_store(&m->watched, true);
+}
+
 static const struct mappable_ops pagecache_mappable_ops = {
 	.get = map_get,
 	.put = map_put,
@@ -462,6 +472,7 @@ static const struct mappable_ops pagecache_mappable_ops = {
 	.use = map_use,
 	.sync = map_sync,
 	.identify = map_identify,
+	.watch = map_watch,
 };
 
 int pagecache_new(struct inode *inode, const struct pagecache_ops *ops,
@@ -586,14 +597,14 @@ static void update_pages(struct pagecache *pc, const char *src, size_t len, u64 
 	}
 }
 
-ssize_t pagecache_write(struct pagecache *pc, struct kiov *src, u64 offset)
+static ssize_t write_locked(struct pagecache *pc, struct kiov *src, u64 offset)
 {
 	char *bounce = malloc(BOUNCE_SIZE);
 	ssize_t done = 0, n = 0;
 
 	if (!bounce)
 		return -ENOMEM;
-	MUTEX_GUARD(&pc->lock);
+	mutex_assert_held(&pc->lock);
 	while (src->remaining) {
 		int err;
 
@@ -651,6 +662,20 @@ static void invalidate(struct pagecache *pc, u64 start, u64 end, bool private_to
 		v[i]->put(v[i]);
 	}
 	free(v);
+}
+
+ssize_t pagecache_write(struct pagecache *pc, struct kiov *src, u64 offset)
+{
+	bool watched;
+	ssize_t n;
+
+	mutex_lock(&pc->lock);
+	n = write_locked(pc, src, offset);
+	watched = pc->mappable.watched;
+	mutex_unlock(&pc->lock);
+	if (watched && n > 0)
+		invalidate(pc, page_down(offset), page_up_nofail(offset + (u64)n), false);
+	return n;
 }
 
 /* Takes [start, end) out of the cache; an extent that only overlaps it is cut. Lock held. */

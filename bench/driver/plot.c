@@ -103,7 +103,8 @@ static int make_unique(const char *svg, const struct plot *plot, const char *loo
 			continue;
 		}
 		length = strcspn(places[i], "gt");
-		fprintf(out, "%.*s%s-%s-", (int)length, places[i], plot->name, look);
+		fwrite(svg, 1, length, out);
+		fprintf(out, "%s-%s-", plot->name, look);
 		svg += length;
 		fwrite(svg, 1, strlen(places[i]) - length, out);
 		svg += strlen(places[i]) - length;

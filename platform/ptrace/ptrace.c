@@ -214,9 +214,10 @@ static void run_until_stop(struct platform_context *ctx, struct user_regs_struct
 {
 	int status, sig;
 
-	/* Who interrupts sets `interrupted` and then looks at in_guest. */
-	atomic_thread_fence(memory_order_seq_cst);
-	if (atomic_load_explicit(&ctx->interrupted, memory_order_relaxed)) {
+	/* Who interrupts sets `interrupted` and then looks at in_guest, we the other way round. Set
+	 * again, for the order: -fsanitize=thread knows no fences. */
+	atomic_store(&ctx->in_guest, true);
+	if (atomic_load(&ctx->interrupted)) {
 		stop->reason = PLATFORM_STOP_INTERRUPTED;
 		return;
 	}

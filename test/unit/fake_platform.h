@@ -333,6 +333,10 @@ bool platform_contexts_bound(const struct platform *p)
 	return true; /* no parent moves to another stub */
 }
 
+void patch_forget(struct patcher *p, u64 entry)
+{
+}
+
 bool platform_as_own_gs(struct platform_as *as)
 {
 	return false;

@@ -19,13 +19,14 @@
 
 enum form { FORM_NONE, FORM_BEFORE, FORM_BEHIND, FORM_BOTH };
 
-/* What an entry stands for. Immutable once `syscall` is set. */
+/* What an entry stands for. Immutable while `syscall` is set. */
 struct tramp {
 	_Atomic u64 syscall; /* its address; 0: free */
 	u8 form;
 	u8 prev_len; /* displaced before it */
 	u8 behind;   /* offset of what was displaced behind it, 0: nothing */
 	u8 behind_len;
+	u32 next_free; /* protected by lock */
 };
 
 struct zone {
@@ -33,6 +34,7 @@ struct zone {
 	u8 *mem;	      /* the sentry's mapping */
 	struct tramp *tramps; /* [size / ENTRY_SIZE] */
 	u32 first, next;  /* entries for FORM_BEFORE: [next, split) is free; protected by lock */
+	u32 free;	  /* entries below next that were given back, a list; 0: none */
 	u32 split, count; /* from split on: for the other forms */
 };
 
@@ -154,6 +156,12 @@ static u64 entry_addr(const struct zone *z, u32 i)
 /* An entry to which a jump at `from` may go in this form. 0: none. */
 static u32 take_entry(struct zone *z, enum form form, u64 from)
 {
+	if (form == FORM_BEFORE && z->free) {
+		u32 i = z->free;
+
+		z->free = z->tramps[i].next_free;
+		return i;
+	}
 	if (form == FORM_BEFORE)
 		return z->next < z->split ? z->next++ : 0;
 	for (u32 i = z->split; i < z->count; i++) {
@@ -277,7 +285,11 @@ int patch_site(struct patcher *p, const struct patch_site *site, struct patch_ed
 	z->tramps[i].behind_len = t.behind_len;
 	atomic_store_explicit(&z->tramps[i].syscall, site->addr, memory_order_release);
 
-	*ret = (struct patch_edit){ .start = -(int)t.prev_len, .bytes = { OP_JMP } };
+	*ret = (struct patch_edit){
+		.start = -(int)t.prev_len,
+		.bytes = { OP_JMP },
+		.entry = entry_addr(z, i),
+	};
 	rel = (u32)(entry_addr(z, i) - (from + JMP_LEN));
 	memcpy(ret->bytes + 1, &rel, sizeof(rel));
 	if (form == FORM_BEHIND) {
@@ -287,6 +299,29 @@ int patch_site(struct patcher *p, const struct patch_site *site, struct patch_ed
 		ret->landing_to = entry_addr(z, i) + t.prev_len;
 	}
 	return 0;
+}
+
+static struct zone *zone_of(struct patcher *p, u64 addr)
+{
+	if (addr - p->high.base < p->high.size)
+		return &p->high;
+	return addr - p->low.base < p->low.size ? &p->low : NULL;
+}
+
+void patch_forget(struct patcher *p, u64 entry)
+{
+	struct zone *z = zone_of(p, entry);
+	u32 i;
+
+	ASSERT(z);
+	i = (u32)((entry - z->base) / ENTRY_SIZE);
+	MUTEX_GUARD(&p->lock);
+	ASSERT(atomic_load_explicit(&z->tramps[i].syscall, memory_order_relaxed));
+	atomic_store_explicit(&z->tramps[i].syscall, 0, memory_order_release);
+	if (i >= z->split)
+		return; /* take_entry() looks for it */
+	z->tramps[i].next_free = z->free;
+	z->free = i;
 }
 
 /* ---- what is shown ---- */
@@ -299,11 +334,8 @@ u64 patch_show(struct patcher *p, u64 rip)
 
 	if (!p)
 		return rip;
-	if (rip - p->high.base < p->high.size)
-		z = &p->high;
-	else if (rip - p->low.base < p->low.size)
-		z = &p->low;
-	else
+	z = zone_of(p, rip);
+	if (!z)
 		return rip;
 	t = &z->tramps[(rip - z->base) / ENTRY_SIZE];
 	offset = (rip - z->base) % ENTRY_SIZE;

@@ -1,0 +1,2 @@
+/* The cases of text.c in a program at fixed low addresses. */
+#include "text.c"
