@@ -20,12 +20,14 @@ static void fill_translation(struct tmpfs_data *d, struct extent *e, u64 want_st
 			     struct translation *ret)
 {
 	u64 end = MIN(MIN(extent_end(e), want_end), page_up_nofail(d->size));
+	u64 start = MAX(e->node.key, want_start), mem = e->mem + (start - e->node.key);
 
-	ret->file = sb_memory(data_sb(d), e->large);
-	ret->offset = MAX(e->node.key, want_start);
-	ret->range.start = e->mem + (ret->offset - e->node.key);
-	ret->range.end = ret->range.start + (end - ret->offset);
-	ret->writable = true;
+	*ret = (struct translation){
+		.file = sb_memory(data_sb(d), e->large),
+		.offset = start,
+		.range = { mem, mem + (end - start) },
+		.writable = true,
+	};
 	memfile_get(ret->file, ret->range);
 }
 
