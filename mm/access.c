@@ -113,6 +113,8 @@ static int span_at(struct mm *mm, u64 addr, u64 len, enum how how, struct span *
 		return -EFAULT;
 	len = MIN(len, v->end - addr);
 	err = backing_resolve_data(mm, v, page, how_writes(how), &p);
+	if (err == -ENOMEM)
+		mm->starved = true;
 	if (err < 0)
 		return err;
 	if (!p) {

@@ -47,6 +47,7 @@ static int discard(struct mm *mm, const struct vma *v, u64 start, u64 end)
 {
 	struct pma *p;
 
+	mm->ahead += end - start;
 	while (start < end && (p = pma_set_seek(&mm->pmas, start)) && p->start < end) {
 		u64 from = MAX(p->start, start), to = MIN(p->end, end);
 		bool mine = !v->mappable && p->file && p->owned && !p->cow &&

@@ -10,6 +10,8 @@
 #define ANON_WINDOW_SHARE 64
 /* A mappable answers with what is at hand in it. */
 #define FILE_WINDOW HUGE_PAGE_SIZE
+/* Who wants more than that and does not get it tries again with a page. */
+#define ALLOCATE_ALL (16UL << 10)
 /* Kept free in the memory file beside a window, for the next windows of the same vma. */
 #define GROWTH_ROOM (8UL << 20)
 
@@ -241,6 +243,7 @@ static struct pgalloc_opts placement(struct mm *mm, const struct vma *v, u64 sta
 		.acct_id = mm->acct_id,
 		.room = MIN(GROWTH_ROOM, vma_len(v)),
 		.dir = v->flags & VMA_GROWSDOWN ? PGALLOC_DOWN : PGALLOC_UP,
+		.optional = end - start > ALLOCATE_ALL,
 	};
 
 	if (before && before->owned && !before->cow) {
@@ -325,6 +328,9 @@ static u64 anon_window(struct mm *mm, const struct vma *v)
 		mm->anon_window = ANON_WINDOW;
 	else if (mm->anon_window * 2 <= most)
 		mm->anon_window *= 2;
+	/* Where memory runs out, what may never be touched is for others. */
+	while (mm->anon_window > MAX(most, PAGE_SIZE))
+		mm->anon_window /= 2;
 	mm->anon_vma_end = v->end;
 	return mm->anon_window;
 }
@@ -366,6 +372,8 @@ static int back_anon(struct mm *mm, const struct vma *v, u64 page, bool map_now)
 	err = backing_install(mm, v, &value, map_now);
 	if (err < 0)
 		memfile_put(mm->memfile, r);
+	else
+		mm->ahead += w.end - w.start - PAGE_SIZE;
 	return err;
 }
 
@@ -460,6 +468,8 @@ int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map
 		keep_drain(mm);
 		err = resolve(mm, v, page, write, map_now, ret);
 	}
+	if (err == -ENOMEM && mm_trim_locked(mm))
+		err = resolve(mm, v, page, write, map_now, ret);
 	return err;
 }
 

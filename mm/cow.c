@@ -102,6 +102,7 @@ static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end,
 		memfile_put(mm->memfile, dst);
 		return -ENOMEM;
 	}
+	mm->ahead += end - start - PAGE_SIZE; /* holes of the source, too */
 	if (owned)
 		MM_COUNT(mm, break_copy);
 	else

@@ -107,6 +107,7 @@ static void take_hot(struct mm *parent, struct mm *child)
 	if (!parent->hot_set)
 		parent->hot_set = hot_new();
 	child->hot_set = hot_get(parent->hot_set);
+	child->ahead = parent->ahead;
 	parent->hot_count = hot_take(parent->hot_set, parent->hot);
 }
 

@@ -230,10 +230,23 @@ static u64 give_back(struct pgalloc_keeper *k)
 	return bytes;
 }
 
+static u64 give_back_untouched(struct pgalloc_keeper *k)
+{
+	struct mm *mm = container_of(k, struct mm, keeper);
+	u64 bytes;
+
+	if (!mutex_trylock(&mm->active_lock))
+		return 0;
+	bytes = mm_trim_locked(mm);
+	mutex_unlock(&mm->active_lock);
+	return bytes;
+}
+
 void keep_init(struct mm *mm)
 {
 	pma_set_init(&mm->kept);
 	mm->keeper.drain = give_back;
+	mm->keeper.trim = give_back_untouched;
 	list_init(&mm->keeper.node);
 	pgalloc_keeper_add(mm->memory, &mm->keeper);
 }

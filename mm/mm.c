@@ -185,6 +185,22 @@ void mm_user_put(struct mm *mm)
 		tear_down(mm);
 }
 
+bool mm_take_starved(struct mm *mm)
+{
+	return atomic_load_explicit(&mm->starved, memory_order_relaxed) &&
+	       atomic_exchange(&mm->starved, false);
+}
+
+bool mm_emptied(struct mm *mm)
+{
+	bool gone;
+
+	rwlock_rdlock(&mm->map_lock);
+	gone = mm->torn_down;
+	rwlock_unlock(&mm->map_lock);
+	return gone;
+}
+
 int mm_reserve(struct mm *mm, u64 start, u64 end, int prot, const char *name)
 {
 	struct vma *v = calloc(1, sizeof(*v)), *next;

@@ -135,6 +135,11 @@ void mm_set_layout(struct mm *mm, u64 mmap_base);
  */
 int mm_fault(struct mm *mm, u64 addr, bool write, bool exec, int *ret_sig, int *ret_code);
 
+/* Whether a copy or pin has failed for lack of memory since the last call. */
+bool mm_take_starved(struct mm *mm);
+/* Nothing is mapped any more: the last user has gone, its memory is free. */
+bool mm_emptied(struct mm *mm);
+
 /* ---- patched text (mm/text.h) ---- */
 
 /* Call nr trapped at the instruction before rip: patches it when that has happened often enough. */

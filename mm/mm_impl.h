@@ -72,6 +72,7 @@ struct mm {
 	struct pgalloc_keeper keeper;  /* immutable but for its place in the list */
 	u32 early_mappings;	       /* backed at once, see backing_ahead */
 	u64 anon_vma_end, anon_window; /* where memory was brought in last, and how much */
+	u64 ahead; /* brought in unasked since the last trim; 0: all is used */
 	u32 keep_used;		    /* mappings over kept memory that were touched, in sequence */
 	u64 keep_next, keep_window; /* where a sequential user of kept memory goes on */
 	struct mm_write_pin *write_pins;
@@ -102,6 +103,7 @@ struct mm {
 		u32 traps;
 	} text_seen[MM_TEXT_SEEN]; /* sites that trapped lately */
 
+	_Atomic bool starved; /* a copy failed for lack of memory */
 	_Atomic u64 minor_faults, major_faults;
 	_Atomic int dumpable;
 
@@ -288,6 +290,8 @@ bool keep_take_all(struct mm *mm, u64 start, u64 end, struct pma *ret);
 void keep_forget(struct mm *mm, u64 start, u64 end);
 /* Unmaps and frees all of it. */
 void keep_drain(struct mm *mm);
+/* Gives back anonymous memory that was never touched (trim.c). Bytes. */
+u64 mm_trim_locked(struct mm *mm);
 /* A new mm's, and its end: the memory file may ask it for what it keeps in between. No locks. */
 void keep_init(struct mm *mm);
 void keep_destroy(struct mm *mm);

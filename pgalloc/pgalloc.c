@@ -366,16 +366,16 @@ void pgalloc_keeper_remove(struct pgalloc *p, struct pgalloc_keeper *k)
 	mutex_unlock(&p->keepers_lock);
 }
 
-static u64 drain_keepers(struct pgalloc *p)
+static u64 ask_keepers(struct pgalloc *p, bool trim)
 {
 	struct pgalloc_keeper *k;
 	u64 bytes = 0;
 
-	if (!pgalloc_kept(p))
+	if (!trim && !pgalloc_kept(p))
 		return 0;
 	mutex_lock(&p->keepers_lock);
 	list_for_each (k, &p->keepers, node)
-		bytes += k->drain(k);
+		bytes += trim ? k->trim(k) : k->drain(k);
 	mutex_unlock(&p->keepers_lock);
 	return bytes;
 }
@@ -406,8 +406,9 @@ int pgalloc_allocate(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts
 	ASSERT(!p->parent || (opts->huge && !(len & (PGALLOC_LARGE_UNIT - 1))));
 	do {
 		err = reserve_once(p, len, opts, &r);
-	} while (err == -ENOMEM && (drain_keepers(top) > 0 ||
-				    (top->reclaim && top->reclaim(top->reclaim_arg, len) > 0)));
+	} while (err == -ENOMEM && (ask_keepers(top, false) > 0 ||
+				    (top->reclaim && top->reclaim(top->reclaim_arg, len) > 0) ||
+				    (!opts->optional && ask_keepers(top, true) > 0)));
 	if (err < 0)
 		return err;
 	if (opts->mode == PGALLOC_POPULATE || opts->reader)

@@ -40,8 +40,9 @@ struct pgalloc_opts {
 	enum pgalloc_mode mode;
 	enum pgalloc_dir dir; /* where the next neighbour is likely to be allocated */
 	u32 acct_id;
-	bool alone; /* the hint is for a neighbour in time only: a small copy may go anywhere */
-	bool huge;  /* 2 MiB alignment and huge-page advice */
+	bool alone;    /* the hint is for a neighbour in time only: a small copy may go anywhere */
+	bool huge;     /* 2 MiB alignment and huge-page advice */
+	bool optional; /* the caller can do with less: nobody's memory is trimmed for it */
 	/* Prefer the offset right behind (UP) or before (DOWN) this one, so that
 	 * neighbours in the guest are neighbours here; 0: no preference. */
 	u64 hint;
@@ -141,6 +142,9 @@ struct pgalloc_keeper {
 	struct list node;
 	/* Gives back all it can; bytes. Under any lock of the allocating thread, so by trylock. */
 	u64 (*drain)(struct pgalloc_keeper *k);
+	/* Gives back what it has reserved and not used, the same way; for when nothing else is
+	 * left. */
+	u64 (*trim)(struct pgalloc_keeper *k);
 };
 void pgalloc_keeper_add(struct pgalloc *p, struct pgalloc_keeper *k);
 void pgalloc_keeper_remove(struct pgalloc *p, struct pgalloc_keeper *k);

@@ -1,5 +1,6 @@
 /* The table of /proc/PID, and its small files. */
 #include "sentry/proc/internal.h"
+#include "sentry/task/oom.h"
 #include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,9 +188,13 @@ static int show_oom_score(const struct proc_ctx *c, struct file *f, struct textb
 	if (mm)
 		mm_get_stats(mm, &s);
 	mm_put(mm);
-	score = (s64)((s.rss_anon + s.rss_file + s.rss_shmem) /
-		      ((c->kernel->memory_limit >> 10) + 1));
-	score = (1000 + score + atomic_load(&c->tg->oom_score_adj)) * 2 / 3;
+	score = oom_points(c->kernel, s.rss_anon + s.rss_file + s.rss_shmem,
+			   atomic_load(&c->tg->oom_score_adj));
+	/* As proc_oom_score of Linux; 0: not to be killed. */
+	if (score == INT64_MIN)
+		score = 0;
+	else
+		score = (1000 + score * 1000 / (s64)(c->kernel->memory_limit / PAGE_SIZE)) * 2 / 3;
 	textbuf_printf(out, "%ld\n", MAX(score, 0));
 	return 0;
 }

@@ -123,12 +123,29 @@ int proc_show_meminfo(const struct proc_ctx *c, struct file *f, struct textbuf *
 int proc_show_vmstat(const struct proc_ctx *c, struct file *f, struct textbuf *out)
 {
 	static const char *const zeros[] = {
-		"nr_inactive_file", "nr_active_file", "nr_unevictable",	 "nr_mlock",
-		"nr_mapped",	    "nr_file_pages",  "nr_dirty",	 "nr_writeback",
-		"nr_shmem",	    "nr_dirtied",     "nr_written",	 "pgpgin",
-		"pgpgout",	    "pswpin",	      "pswpout",	 "pgfault",
-		"pgmajfault",	    "pgscan_kswapd",  "pgscan_direct",	 "pgsteal_kswapd",
-		"pgsteal_direct",   "oom_kill",	      "thp_fault_alloc", "thp_collapse_alloc",
+		"nr_inactive_file",
+		"nr_active_file",
+		"nr_unevictable",
+		"nr_mlock",
+		"nr_mapped",
+		"nr_file_pages",
+		"nr_dirty",
+		"nr_writeback",
+		"nr_shmem",
+		"nr_dirtied",
+		"nr_written",
+		"pgpgin",
+		"pgpgout",
+		"pswpin",
+		"pswpout",
+		"pgfault",
+		"pgmajfault",
+		"pgscan_kswapd",
+		"pgscan_direct",
+		"pgsteal_kswapd",
+		"pgsteal_direct",
+		"thp_fault_alloc",
+		"thp_collapse_alloc",
 	};
 	struct pgalloc_usage u;
 	u64 total = c->kernel->memory_limit, used;
@@ -141,6 +158,7 @@ int proc_show_vmstat(const struct proc_ctx *c, struct file *f, struct textbuf *o
 		(total - used) / PAGE_SIZE, used / PAGE_SIZE, used / PAGE_SIZE);
 	for (size_t i = 0; i < ARRAY_SIZE(zeros); i++)
 		textbuf_printf(out, "%s 0\n", zeros[i]);
+	textbuf_printf(out, "oom_kill %lu\n", atomic_load(&c->kernel->oom_kills));
 	return 0;
 }
 

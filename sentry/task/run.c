@@ -5,6 +5,7 @@
 #include "sentry/fd/fdtable.h"
 #include "sentry/sys/syscall.h"
 #include "sentry/task/internal.h"
+#include "sentry/task/oom.h"
 #include "sentry/tty/tty.h"
 #include "vfs/hostfs.h"
 
@@ -48,6 +49,8 @@ static void serve_syscall(struct task *t, const struct platform_stop *stop)
 	} else {
 		ret = (s64)r->rax; /* the tracer's answer */
 	}
+	if (ret == -EFAULT && mm_take_starved(t->mm))
+		out_of_memory(t, 0);
 	if (!t->exiting)
 		r->rax = (u64)ret;
 	if (task_traced(t) && !t->exiting)
@@ -58,13 +61,11 @@ static void serve_syscall(struct task *t, const struct platform_stop *stop)
 
 #define FAULT_RECLAIMS 4
 #define FAULT_RECLAIM_SIZE (16UL << 20)
+#define CACHE_SHARE 16 /* of the memory: what mapped files keep when it is short */
 
-static void out_of_memory(struct task *t, u64 addr)
+static bool cache_is_large(struct kernel *k)
 {
-	log_warn("out of memory: process %d (%s) killed (limit %llu MiB, fault at %#llx)",
-		 t->tg->tgid, t->comm, (unsigned long long)(t->kernel->memory_limit >> 20),
-		 (unsigned long long)addr);
-	task_group_exit(t, SIGKILL);
+	return pgalloc_acct_usage(k->memory, MEMORY_OF_CACHE) > k->memory_limit / CACHE_SHARE;
 }
 
 static void serve_fault(struct task *t, const struct platform_stop *stop)
@@ -77,9 +78,12 @@ static void serve_fault(struct task *t, const struct platform_stop *stop)
 	r = mm_fault(t->mm, stop->fault_addr, stop->access_write, stop->access_exec, &sig, &code);
 	if (r == 0)
 		return;
-	/* Before anybody is killed, mapped files give their clean pages back. */
-	for (int i = 0;
-	     r == -ENOMEM && i < FAULT_RECLAIMS && hostfs_reclaim_mapped(FAULT_RECLAIM_SIZE); i++)
+	/* Before anybody is killed, mapped files give their clean pages back. The last of them are
+	 * what is running: to read them again and again for each page that is asked for helps
+	 * nobody. */
+	for (int i = 0; r == -ENOMEM && i < FAULT_RECLAIMS && cache_is_large(t->kernel) &&
+			hostfs_reclaim_mapped(FAULT_RECLAIM_SIZE);
+	     i++)
 		r = mm_fault(t->mm, stop->fault_addr, stop->access_write, stop->access_exec, &sig,
 			     &code);
 	if (r == 0)
