@@ -207,3 +207,55 @@ bool mm_vma_at_or_after(struct mm *mm, u64 addr, bool with_usage, struct mm_vma_
 	rwlock_unlock(&mm->map_lock);
 	return true;
 }
+
+/* ---- single pages ---- */
+
+struct page_flags {
+	u64 addr; /* of flags[0] */
+	u8 *flags;
+};
+
+static void mark_pages(const struct page_flags *f, const struct vma *v, const struct pma *p,
+		       u64 start, u64 end)
+{
+	struct mem_range rest = pma_subrange(p, start, end), run, same;
+	struct pgalloc *file = pgalloc_of(p->file);
+
+	while (pgalloc_next_committed(file, rest, &run)) {
+		rest.start = run.end;
+		while (run.start < run.end) {
+			u32 refs = pgalloc_refs(file, run, &same);
+			u8 flags = MM_PAGE_PRESENT;
+
+			/* A file's page is also held by its cache. */
+			if (!p->owned || v->flags & VMA_SHARED)
+				flags |= MM_PAGE_FILE;
+			if (refs <= (p->owned ? 1 : 2))
+				flags |= MM_PAGE_EXCLUSIVE;
+			for (u64 o = same.start; o < same.end; o += PAGE_SIZE)
+				f->flags[(p->start + (o - p->offset) - f->addr) >> PAGE_SHIFT] =
+					flags;
+			run.start = same.end;
+		}
+	}
+}
+
+void mm_page_flags(struct mm *mm, u64 addr, size_t count, u8 *ret_flags)
+{
+	u64 end = addr + (count << PAGE_SHIFT);
+	struct page_flags f = { addr, ret_flags };
+	struct pma *p;
+	struct vma *v;
+
+	memset(ret_flags, 0, count);
+	MUTEX_GUARD(&mm->active_lock);
+	for (v = vma_set_seek(&mm->vmas, addr); v && v->start < end; v = vma_next(v)) {
+		u64 low = MAX(v->start, addr), high = MIN(v->end, end);
+
+		if (v->flags & VMA_RESERVED)
+			continue;
+		for (p = pma_set_seek(&mm->pmas, low); p && p->start < high; p = pma_next(p))
+			if (p->file)
+				mark_pages(&f, v, p, MAX(p->start, low), MIN(p->end, high));
+	}
+}

@@ -93,13 +93,48 @@ static const struct file_ops mem_file_ops = {
 	.seek = mem_seek,
 };
 
-/* Where the pages are is nobody's business without CAP_SYS_ADMIN, and here nobody's at all: zeros,
- * as Linux gives to ordinary users for frame numbers. */
+#define PAGEMAP_STEP 512
+#define PAGEMAP_END (0x7ffffffff000 / PAGE_SIZE * 8)
+
+static u64 pagemap_entry(u8 flags)
+{
+	u64 e = 0;
+
+	if (flags & MM_PAGE_PRESENT)
+		e |= 1ULL << 63;
+	if (flags & MM_PAGE_FILE)
+		e |= 1ULL << 61;
+	if (flags & MM_PAGE_EXCLUSIVE)
+		e |= 1ULL << 56;
+	return e;
+}
+
+/* Frame numbers are nobody's business without CAP_SYS_ADMIN, and here nobody's at all: zeros, as
+ * Linux gives to ordinary users. */
 static ssize_t pagemap_read(struct file *f, struct kiov *dst, u64 offset, int flags)
 {
+	u64 entries[PAGEMAP_STEP];
+	u8 pages[PAGEMAP_STEP];
+	ssize_t done = 0, n;
+
 	if ((offset | dst->remaining) % 8)
 		return -EINVAL;
-	return dst->remaining && f->private ? kiov_zero(dst, dst->remaining) : 0;
+	while (f->private && dst->remaining && offset < PAGEMAP_END) {
+		size_t count = MIN(dst->remaining, PAGEMAP_END - offset) / 8;
+
+		count = MIN(count, PAGEMAP_STEP);
+		mm_page_flags(f->private, offset / 8 * PAGE_SIZE, count, pages);
+		for (size_t i = 0; i < count; i++)
+			entries[i] = pagemap_entry(pages[i]);
+		n = kiov_put(dst, entries, count * 8);
+		if (n <= 0)
+			return done ? done : -EFAULT;
+		done += n;
+		offset += (u64)n;
+		if ((size_t)n < count * 8)
+			break;
+	}
+	return done;
 }
 
 static const struct file_ops pagemap_file_ops = {

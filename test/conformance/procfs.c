@@ -729,4 +729,30 @@ CASE(stat_of_entries)
 	OK(stat("/sys/fs/cgroup", &st));
 	CHECK(S_ISDIR(st.st_mode));
 }
+/* Which pages there are, and which of them belong to a file. */
+CASE(pagemap_shows_pages)
+{
+	char *a = mmap(NULL, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *s = mmap(NULL, 8 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int fd = open("/proc/self/pagemap", O_RDONLY);
+	uint64_t e[8];
+	CHECK(a != MAP_FAILED && s != MAP_FAILED && fd >= 0);
+	a[4096] = a[3 * 4096] = s[2 * 4096] = 1;
+	CHECK_EQ(pread(fd, e, sizeof(e), (off_t)((uintptr_t)a / 4096 * 8)), (ssize_t)sizeof(e));
+	for (int i = 0; i < 8; i++) {
+		CHECK_EQ(e[i] >> 63, i == 1 || i == 3);
+		CHECK_EQ(e[i] >> 61 & 1, 0);
+	}
+	CHECK_EQ(pread(fd, e, sizeof(e), (off_t)((uintptr_t)s / 4096 * 8)), (ssize_t)sizeof(e));
+	for (int i = 0; i < 8; i++)
+		CHECK_EQ(e[i] >> 63, i == 2);
+	CHECK_EQ(e[2] >> 61 & 1, 1);
+	CHECK_EQ(munmap(a, 4096 * 8), 0);
+	CHECK_EQ(pread(fd, e, sizeof(e), (off_t)((uintptr_t)a / 4096 * 8)), (ssize_t)sizeof(e));
+	for (int i = 0; i < 8; i++)
+		CHECK_EQ(e[i], 0);
+	CHECK_ERR(pread(fd, e, 7, 0), EINVAL);
+	close(fd);
+}
+
 CONF_MAIN
