@@ -6,9 +6,6 @@
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24
 #endif
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
 
 static bool known(int advice)
 {
@@ -32,8 +29,7 @@ static bool known(int advice)
 	case MADV_PAGEOUT:
 	case MADV_POPULATE_READ:
 	case MADV_POPULATE_WRITE:
-	case MADV_DONTNEED_LOCKED:
-	case MADV_COLLAPSE: return true;
+	case MADV_DONTNEED_LOCKED: return true;
 	}
 	return false;
 }

@@ -49,26 +49,30 @@ static int show_interrupts(const struct proc_ctx *c, struct file *f, struct text
 int proc_show_meminfo(const struct proc_ctx *c, struct file *f, struct textbuf *out)
 {
 	struct pgalloc_usage u;
-	u64 total = c->kernel->memory_limit, used, mem_free;
+	u64 total = c->kernel->memory_limit, used, mem_free, cache, shmem, anon;
 
 	pgalloc_usage(c->kernel->memory, &u);
 	used = MIN(MIN(u.committed, u.reserved), total);
 	mem_free = total - used;
+	/* What they have reserved: what of it is committed is told of all together only. */
+	cache = MIN(pgalloc_acct_usage(c->kernel->memory, MEMORY_OF_CACHE), used);
+	shmem = MIN(pgalloc_acct_usage(c->kernel->memory, MEMORY_OF_TMPFS), used - cache);
+	anon = used - cache - shmem;
 	const struct {
 		const char *name;
 		u64 bytes;
 	} rows[] = {
 		{ "MemTotal", total },
 		{ "MemFree", mem_free },
-		{ "MemAvailable", mem_free },
+		{ "MemAvailable", mem_free + cache },
 		{ "Buffers", 0 },
-		{ "Cached", 0 },
+		{ "Cached", cache + shmem },
 		{ "SwapCached", 0 },
 		{ "Active", used },
 		{ "Inactive", 0 },
-		{ "Active(anon)", used },
+		{ "Active(anon)", anon + shmem },
 		{ "Inactive(anon)", 0 },
-		{ "Active(file)", 0 },
+		{ "Active(file)", cache },
 		{ "Inactive(file)", 0 },
 		{ "Unevictable", 0 },
 		{ "Mlocked", 0 },
@@ -78,9 +82,9 @@ int proc_show_meminfo(const struct proc_ctx *c, struct file *f, struct textbuf *
 		{ "Zswapped", 0 },
 		{ "Dirty", 0 },
 		{ "Writeback", 0 },
-		{ "AnonPages", used },
+		{ "AnonPages", anon },
 		{ "Mapped", 0 },
-		{ "Shmem", 0 },
+		{ "Shmem", shmem },
 		{ "KReclaimable", 0 },
 		{ "Slab", 0 },
 		{ "SReclaimable", 0 },

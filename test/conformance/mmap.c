@@ -887,4 +887,14 @@ CASE(write_from_untouched_memory)
 	CHECK_EQ(pread(fd, buf, 16, 2 * PG), 16);
 	CHECK_EQ(buf[3], 0);
 }
+/* Who has asked for no huge pages is told that there are none. */
+CASE(collapse_is_honest)
+{
+	char *p = mmap(NULL, 4UL << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(p != MAP_FAILED);
+	memset(p, 1, 4UL << 20);
+	if (madvise(p, 4UL << 20, MADV_NOHUGEPAGE) == 0)
+		CHECK_ERR(madvise(p, 4UL << 20, 25 /* MADV_COLLAPSE */), EINVAL);
+}
+
 CONF_MAIN

@@ -334,6 +334,82 @@ ATTACK(write_after_fork)
 	pthread_join(t, NULL);
 }
 
+/*
+ * A parent with much memory goes on in another stub after fork. One that pretends to call fork, by
+ * its context page, and runs on, must have ended where it was before the child sees its memory.
+ */
+#define FORGED_SIZE (64UL << 20)
+#define CTX_RAX 1
+#define CTX_RIP 8
+#define CTX_RSP 9
+#define STOP_CALL 1
+#define STOP_SAVED 2
+#define RESUME_SAVE 2
+#define TURN_STUB 1
+#define TURN_SENTRY 2
+
+static char forged_stack[65536] __attribute__((aligned(64)));
+
+__attribute__((used)) static void forged_returns(long pid)
+{
+	if (pid == 0)
+		snapshot_must_hold();
+	else
+		waitpid((pid_t)pid, NULL, 0);
+	syscall(SYS_exit_group, 0);
+}
+
+__asm__(".text\n"
+	"forged_return:\n"
+	"	mov %rax, %rdi\n"
+	"	call forged_returns\n"
+	"	hlt\n");
+extern char forged_return[];
+
+static void forge_fork(void *arg)
+{
+	volatile uint32_t *word;
+	uint64_t *slot;
+	char *heap =
+		mmap(NULL, FORGED_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	counter = (struct counter *)heap;
+	for (size_t i = 0; i < FORGED_SIZE; i += PAGE)
+		heap[i] = 1;
+	__asm__ volatile("rdgsbase %0" : "=r"(slot));
+	/* The sentry spins for who calls often. */
+	for (int i = 0; i < 300; i++)
+		syscall(SYS_getpgid, 0);
+	slot[CTX_RAX] = SYS_fork;
+	slot[CTX_RIP] = (uint64_t)forged_return;
+	slot[CTX_RSP] = (uint64_t)(forged_stack + sizeof(forged_stack));
+	word = (volatile uint32_t *)slot;
+	word[1] = STOP_CALL;
+	__atomic_exchange_n(word, TURN_SENTRY, __ATOMIC_SEQ_CST);
+	for (uint64_t n = 1;; n++) {
+		/* It is asked for its vector state in between. */
+		if ((*word & 0xff) == TURN_STUB && word[1] == RESUME_SAVE) {
+			word[1] = STOP_SAVED;
+			__atomic_exchange_n(word, TURN_SENTRY, __ATOMIC_SEQ_CST);
+		}
+		for (size_t i = 0; i < PAGES; i++)
+			counter->words[i][0] = n;
+	}
+}
+
+ATTACK(write_after_forged_fork)
+{
+	uint64_t end = now_ms() + 2 * RUN_MS;
+	static volatile uint64_t gs;
+
+	catch_setup();
+	CATCH(__asm__ volatile("rdgsbase %0" : "=r"(gs)));
+	if (!gs)
+		skip("no context page is at GS");
+	while (now_ms() < end)
+		in_child(forge_fork, NULL, 3000, NULL);
+}
+
 /* The sentry writes for a guest (read(2) into memory that another thread unmaps and others get). */
 static int reader_pipe[2];
 
