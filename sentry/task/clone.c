@@ -232,7 +232,7 @@ static int change_stub(struct task *t, struct platform_as *as)
 
 	if (r == 0)
 		r = platform_context_new(as, &ctx);
-	if (r < 0) {
+	if (r != 0) {
 		free(xstate);
 		return r;
 	}
