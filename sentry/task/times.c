@@ -18,7 +18,8 @@ static void times_of(struct task *t, u64 *ret_utime, u64 *ret_stime)
 	*ret_utime = t->final_utime_ns;
 	mutex_lock(&t->lock);
 	if (t->ctx)
-		*ret_utime = t->prior_utime_ns + platform_context_cpu_ns(t->ctx);
+		/* Short turns are counted later: who asks has run all the same. */
+		*ret_utime = MAX(t->prior_utime_ns + platform_context_cpu_ns(t->ctx), 1UL);
 	mutex_unlock(&t->lock);
 	*ret_stime = t->final_stime_ns ? t->final_stime_ns : tsc_to_ns(atomic_load(&t->sys_tsc));
 }
