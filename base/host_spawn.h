@@ -40,5 +40,4 @@ int host_current_cpu(void);
 /* Moves the calling thread to another CPU, once: it may come back. 0 or -errno (no other). */
 int host_leave_cpu(u32 cpu);
 
-
 #endif

@@ -239,8 +239,9 @@ struct mm_vma_info {
 };
 /* The first vma ending after addr; false when none. */
 bool mm_vma_at_or_after(struct mm *mm, u64 addr, bool with_usage, struct mm_vma_info *ret);
-/* What /proc/PID/pagemap says of the count pages from addr (aligned) on. A page is present when there
- * is memory behind it; whether the stub has it mapped right now is not the guest's business. */
+/* What /proc/PID/pagemap says of the count pages from addr (aligned) on. A page is present when
+ * there is memory behind it; whether the stub has it mapped right now is not the guest's business.
+ */
 enum { MM_PAGE_PRESENT = 1, MM_PAGE_FILE = 2, MM_PAGE_EXCLUSIVE = 4 };
 void mm_page_flags(struct mm *mm, u64 addr, size_t count, u8 *ret_flags);
 /* Marks for exec: where code, data, stack, args and env are (prctl PR_SET_MM, /proc/PID/stat,

@@ -72,7 +72,7 @@ struct mm {
 	struct pgalloc_keeper keeper;  /* immutable but for its place in the list */
 	u32 early_mappings;	       /* backed at once, see backing_ahead */
 	u64 anon_vma_end, anon_window; /* where memory was brought in last, and how much */
-	u64 ahead; /* brought in unasked since the last trim; 0: all is used */
+	u64 ahead;		       /* brought in unasked since the last trim; 0: all is used */
 	u32 keep_used;		    /* mappings over kept memory that were touched, in sequence */
 	u64 keep_next, keep_window; /* where a sequential user of kept memory goes on */
 	struct mm_write_pin *write_pins;

@@ -136,9 +136,9 @@ struct platform {
 	int zygote_pid, zygote_socket, zygote_pidfd; /* immutable */
 	_Atomic bool zygote_dead;
 	_Atomic bool ending; /* platform_end was called */
-	struct mutex lock;  /* the zygote's socket; spaces */
-	struct list spaces; /* protected by lock */
-	int reaper_epoll;   /* immutable; -1 without reaper */
+	struct mutex lock;   /* the zygote's socket; spaces */
+	struct list spaces;  /* protected by lock */
+	int reaper_epoll;    /* immutable; -1 without reaper */
 	int reaper_event;
 	pthread_t reaper;
 	bool reaper_started;
@@ -192,7 +192,7 @@ struct platform_as {
 	bool failed;	    /* ... and one has failed: the next batch says so */
 	struct list parked; /* platform_context.node: threads that wait for the next context */
 	u32 parked_count;
-	bool spent;	    /* platform_as_retire: not for reuse */
+	bool spent;	       /* platform_as_retire: not for reuse */
 	bool lost_thread;      /* one left that nobody remembers: not for reuse */
 	bool clean;	       /* nothing of a guest is mapped, by the mapper's word */
 	_Atomic u64 wall_tsc;  /* time in guest code of all contexts: the last sum */

@@ -36,20 +36,23 @@ static int prepare(struct walk *ws, const struct walk_context *ctx, const char *
 int walk_init(struct walk *ws, const struct walk_context *ctx, const char *path)
 {
 	int err = prepare(ws, ctx, path);
-	struct path start = ws->cur;
+	struct path start;
 
-	if (!err)
-		walk_cached(ws, &start, false, false);
-	return err;
+	if (err)
+		return err;
+	start = ws->cur;
+	walk_cached(ws, &start, false, false);
+	return 0;
 }
 
 int walk_init_all(struct walk *ws, const struct walk_context *ctx, const char *path, bool follow)
 {
 	int err = prepare(ws, ctx, path);
-	struct path start = ws->cur;
+	struct path start;
 
 	if (err)
 		return err;
+	start = ws->cur;
 	walk_cached(ws, &start, true, follow);
 	return *ws->frame[0].pos ? 0 : WALK_DONE;
 }

@@ -144,9 +144,7 @@ out:
 static int room_for(struct exec *e, const struct elf_image *image, const struct elf_plan *plan,
 		    u64 *ret_bias)
 {
-	struct image_map im = { .mm = e->mm,
-				.limits = e->req.limits,
-				.text = e->req.kernel->text };
+	struct image_map im = { .mm = e->mm, .limits = e->req.limits, .text = e->req.kernel->text };
 	int r = image_mappable(image->file, &im.mappable);
 
 	if (r == 0) {

@@ -52,7 +52,7 @@ struct kernel {
 	struct mm_totals mm_totals;
 	_Atomic u64 oom_kills;
 	_Atomic bool oom_busy; /* somebody looks for a process to kill, or waits for its end */
-	int stats_fd; /* where the launcher reads kernel_stats; -1: nobody asks */
+	int stats_fd;	       /* where the launcher reads kernel_stats; -1: nobody asks */
 	bool strace;
 	const char *strace_filter; /* comma-separated names, NULL all */
 	int strace_fd;

@@ -15,8 +15,8 @@
 /* A procfs / sysfs for kernel k (outlives it). 0 or -ENOMEM. */
 int procfs_new(struct kernel *k, struct superblock **ret);
 int sysfs_new(struct kernel *k, struct superblock **ret);
-/* The host's /proc/cpuinfo, opened by boot before confinement, and read when a guest first asks: the
- * host asks each of its processors. Without it (-1) a minimal cpuinfo is made from cpuid. */
+/* The host's /proc/cpuinfo, opened by boot before confinement, and read when a guest first asks:
+ * the host asks each of its processors. Without it (-1) a minimal cpuinfo is made from cpuid. */
 void procfs_set_host_cpuinfo(int fd);
 /* The process of an open directory /proc/PID, borrowed as long as f is; NULL for any other file. */
 struct thread_group *procfs_group_of(struct file *f);

@@ -122,8 +122,8 @@ static inline void task_complete_regs(struct task *t)
 
 /*
  * Patched calls for ids and clocks are answered in the guest (platform_ids). Whoever changes what
- * they depend on (credentials, parent, seccomp, tracing) calls task_ids_changed afterwards, from any
- * thread; the task's own thread publishes the new ones when it next enters guest code.
+ * they depend on (credentials, parent, seccomp, tracing) calls task_ids_changed afterwards, from
+ * any thread; the task's own thread publishes the new ones when it next enters guest code.
  */
 void task_ids_changed(struct task *t);
 void task_ids_publish(struct task *t);

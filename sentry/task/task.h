@@ -235,7 +235,7 @@ struct task {
 	u32 stop_seen;	     /* sighand: the group stop (tg->stop_gen) that a tracee has reported */
 	int pre_exec_tid;    /* own: number before exec made it the leader */
 	struct seccomp_filter *seccomp; /* lock; guest's own filters, sentry/task/seccomp_guest.h */
-	_Atomic bool ids_stale; /* task_ids_publish is due before guest code runs */
+	_Atomic bool ids_stale;		/* task_ids_publish is due before guest code runs */
 	_Atomic u32 seccomp_mode;
 
 	/* accounting */
