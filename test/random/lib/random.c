@@ -37,6 +37,7 @@ void random_options(int argc, char **argv, const char *name, struct random_optio
 	}
 	random_in_sandbox = getenv("MINISENTRY_CONF") != NULL;
 	random_stop = random_shared(PAGE);
+	*random_stop = false; /* it is there: what is compared with the beginning includes it */
 }
 
 void random_seed(struct random_stream *r, uint64_t seed, unsigned process)
