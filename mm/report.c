@@ -6,7 +6,8 @@
 
 /* Calls fn for each committed run of p's part [start, end) with its reference count. */
 static void each_committed(const struct pma *p, u64 start, u64 end,
-			   void (*fn)(void *arg, const struct pma *p, u64 len, u32 refs), void *arg)
+			   void (*fn)(void *arg, const struct pma *p, struct mem_range r, u32 refs),
+			   void *arg)
 {
 	struct pgalloc *file = p->file ? pgalloc_of(p->file) : NULL;
 	struct mem_range rest, run, same;
@@ -20,7 +21,7 @@ static void each_committed(const struct pma *p, u64 start, u64 end,
 		while (run.start < run.end) {
 			u32 refs = pgalloc_refs(file, run, &same);
 
-			fn(arg, p, mem_range_len(same), refs);
+			fn(arg, p, same, refs);
 			run.start = same.end;
 		}
 	}
@@ -40,9 +41,10 @@ static bool surely_committed(const struct vma *v, const struct pma *p)
 	return p->file && !p->owned && !(v->flags & VMA_SHARED);
 }
 
-static void add_rss(void *arg, const struct pma *p, u64 len, u32 refs)
+static void add_rss(void *arg, const struct pma *p, struct mem_range r, u32 refs)
 {
 	struct rss *rss = arg;
+	u64 len = mem_range_len(r);
 
 	if (p->owned)
 		rss->anon += len;
@@ -133,9 +135,10 @@ u64 mm_last_peak_rss(struct mm *mm)
 
 /* ---- one vma ---- */
 
-static void add_usage(void *arg, const struct pma *p, u64 len, u32 refs)
+static void add_usage(void *arg, const struct pma *p, struct mem_range r, u32 refs)
 {
 	struct mm_vma_info *i = arg;
+	u64 len = mem_range_len(r);
 	/* A file's page is also held by its cache. */
 	u32 users = p->owned ? refs : refs > 1 ? refs - 1 : 1;
 	bool dirty = p->owned || p->writable;
@@ -213,37 +216,27 @@ bool mm_vma_at_or_after(struct mm *mm, u64 addr, bool with_usage, struct mm_vma_
 struct page_flags {
 	u64 addr; /* of flags[0] */
 	u8 *flags;
+	bool shared_vma;
 };
 
-static void mark_pages(const struct page_flags *f, const struct vma *v, const struct pma *p,
-		       u64 start, u64 end)
+static void mark_pages(void *arg, const struct pma *p, struct mem_range r, u32 refs)
 {
-	struct mem_range rest = pma_subrange(p, start, end), run, same;
-	struct pgalloc *file = pgalloc_of(p->file);
+	const struct page_flags *f = arg;
+	u8 flags = MM_PAGE_PRESENT;
 
-	while (pgalloc_next_committed(file, rest, &run)) {
-		rest.start = run.end;
-		while (run.start < run.end) {
-			u32 refs = pgalloc_refs(file, run, &same);
-			u8 flags = MM_PAGE_PRESENT;
-
-			/* A file's page is also held by its cache. */
-			if (!p->owned || v->flags & VMA_SHARED)
-				flags |= MM_PAGE_FILE;
-			if (refs <= (p->owned ? 1 : 2))
-				flags |= MM_PAGE_EXCLUSIVE;
-			for (u64 o = same.start; o < same.end; o += PAGE_SIZE)
-				f->flags[(p->start + (o - p->offset) - f->addr) >> PAGE_SHIFT] =
-					flags;
-			run.start = same.end;
-		}
-	}
+	/* A file's page is also held by its cache. */
+	if (!p->owned || f->shared_vma)
+		flags |= MM_PAGE_FILE;
+	if (refs <= (p->owned ? 1 : 2))
+		flags |= MM_PAGE_EXCLUSIVE;
+	memset(f->flags + ((p->start + (r.start - p->offset) - f->addr) >> PAGE_SHIFT), flags,
+	       mem_range_len(r) >> PAGE_SHIFT);
 }
 
 void mm_page_flags(struct mm *mm, u64 addr, size_t count, u8 *ret_flags)
 {
 	u64 end = addr + (count << PAGE_SHIFT);
-	struct page_flags f = { addr, ret_flags };
+	struct page_flags f = { .addr = addr, .flags = ret_flags };
 	struct pma *p;
 	struct vma *v;
 
@@ -254,8 +247,8 @@ void mm_page_flags(struct mm *mm, u64 addr, size_t count, u8 *ret_flags)
 
 		if (v->flags & VMA_RESERVED)
 			continue;
+		f.shared_vma = v->flags & VMA_SHARED;
 		for (p = pma_set_seek(&mm->pmas, low); p && p->start < high; p = pma_next(p))
-			if (p->file)
-				mark_pages(&f, v, p, MAX(p->start, low), MIN(p->end, high));
+			each_committed(p, MAX(p->start, low), MIN(p->end, high), mark_pages, &f);
 	}
 }

@@ -241,15 +241,9 @@ static int copy_between(struct pgalloc *from, struct mem_range src, bool still, 
 	return 0;
 }
 
-int pgalloc_copy_between(struct pgalloc *from, struct mem_range src, struct pgalloc *to,
-			 struct mem_range dst)
-{
-	return copy_between(from, src, false, to, dst);
-}
-
 int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_range dst)
 {
-	return pgalloc_copy_between(p, src, p, dst);
+	return copy_between(p, src, false, p, dst);
 }
 
 /* Zeros, or the contents of src, over what dst has. Both are mapped in the sentry. */

@@ -118,9 +118,6 @@ int pgalloc_read(struct pgalloc *p, u64 offset, void *dst, size_t len);
 int pgalloc_write(struct pgalloc *p, u64 offset, const void *src, size_t len);
 /* Copies the committed pages of src to the (uncommitted, exclusively owned) dst of equal length. */
 int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_range dst);
-/* The same from another memory file. */
-int pgalloc_copy_between(struct pgalloc *from, struct mem_range src, struct pgalloc *to,
-			 struct mem_range dst);
 /*
  * Allocates (opts, mode allocate) and copies what src has. still: src is as for
  * pgalloc_next_committed_still. Small copies go over pages that were freed lately. 0, -ENOMEM.

@@ -41,7 +41,7 @@ struct pgalloc {
 	struct list keepers;	   /* protected by keepers_lock */
 	_Atomic u64 kept;	   /* bytes that are reserved and can be had back */
 
-	_Atomic u64 copied; /* bytes, by pgalloc_copy_between */
+	_Atomic u64 copied; /* bytes, by copies of committed pages */
 
 	struct mutex chunk_lock;		    /* RANK_LEAF: makes a mapping once */
 	_Atomic(void *) chunks[PGALLOC_MAX_CHUNKS]; /* set once, never cleared before free */
