@@ -81,6 +81,7 @@ int mm_unmap_range(struct mm_op *op, u64 start, u64 end)
 	err = vma_cut(mm, start, end);
 	if (err < 0)
 		return err;
+	stub_leave_room(mm);
 	err = backing_release(mm, start, end);
 	if (err < 0)
 		return err;

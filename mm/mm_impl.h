@@ -204,6 +204,13 @@ int stub_protect(struct mm *mm, u64 start, u64 end, u8 prot);
 void stub_unmap(struct mm *mm, u64 start, u64 end);
 /* Unmaps everything and says so in the pmas. */
 void stub_drop_all(struct mm *mm);
+/* Before a change that splits host mappings, and may be left to the guest's thread: near the host's
+ * limit nothing stays mapped, so the host never refuses to split. */
+static inline void stub_leave_room(struct mm *mm)
+{
+	if (mm->pmas.mapped + mm->kept.count >= MM_MAX_HOST_VMAS)
+		stub_drop_all(mm);
+}
 /*
  * Takes rights away from what is mapped in [start, end), so that no more than
  * `allowed` is left; exactly: gives what is new of them too, before the caller's

@@ -88,6 +88,7 @@ int mm_mprotect(struct mm *mm, u64 addr, u64 len, int prot, const struct mm_limi
 		if (err == 0) {
 			/* Rights that go must be gone in the stub before we return; what is mapped
 			 * gets the new ones with the same call, since it is likely to be used. */
+			stub_leave_room(mm);
 			stub_restrict(mm, pos, to, host, true);
 			pos = to;
 			v = vma_set_seek(&mm->vmas, pos);
