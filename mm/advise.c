@@ -115,7 +115,9 @@ static int advise_part(struct mm_op *op, struct vma *v, u64 start, u64 end, int 
 	err = vma_cut(mm, start, end);
 	if (err < 0)
 		return err == -ENOMEM ? -EAGAIN : err;
-	v = vma_set_find(&mm->vmas, start);
+	v = vma_own(mm, vma_set_find(&mm->vmas, start));
+	if (!v)
+		return -EAGAIN;
 	vma_change(mm, v, v->prot, flags);
 	vma_merge(op, v);
 	return 0;

@@ -554,7 +554,7 @@ void backing_map_around(struct mm *mm, struct vma *v, u64 page)
 	stub_batch_begin(mm, &b);
 	count = map_cached(mm, v, w.start, w.end, AROUND_MAX, &b);
 	for (int up = 0; up < 2; up++) {
-		struct vma *s = up ? vma_next(v) : vma_prev(v), *from = v;
+		struct vma *s = up ? vma_next(&mm->vmas, v) : vma_prev(&mm->vmas, v), *from = v;
 
 		for (int i = 0; i < SIBLINGS && beside(from, s, up); i++) {
 			if (untouched(mm, s)) {
@@ -569,7 +569,7 @@ void backing_map_around(struct mm *mm, struct vma *v, u64 page)
 					stub_batch_map(&b, s, p);
 			}
 			from = s;
-			s = up ? vma_next(s) : vma_prev(s);
+			s = up ? vma_next(&mm->vmas, s) : vma_prev(&mm->vmas, s);
 		}
 	}
 	stub_batch_end(&b);
@@ -611,7 +611,7 @@ void mm_map_ahead(struct mm *mm)
 	rwlock_rdlock(&mm->map_lock);
 	mutex_lock(&mm->active_lock);
 	stub_batch_begin(mm, &b);
-	for (v = vma_set_first(&mm->vmas); v; v = vma_next(v)) {
+	for (v = vma_set_first(&mm->vmas); v; v = vma_next(&mm->vmas, v)) {
 		bool image = v->mappable && !(v->flags & VMA_SHARED) && v->mappable->ops->peek;
 
 		if (!v->prot || (v->flags & VMA_RESERVED) || vma_len(v) > AHEAD_IMAGE_MAX) {

@@ -169,7 +169,7 @@ int mm_grow_down(struct mm *mm, u64 addr)
 		err = 0; /* another thread did it */
 		goto out;
 	}
-	prev = vma_prev(v);
+	prev = vma_prev(&mm->vmas, v);
 	if (prev && !(prev->flags & VMA_GROWSDOWN) && prev->prot &&
 	    page - prev->end < STACK_GUARD_GAP)
 		goto out;
@@ -180,6 +180,9 @@ int mm_grow_down(struct mm *mm, u64 addr)
 	if (!mm_may_expand(mm, &mm->limits, v->prot, v->flags, grow, 0))
 		goto out;
 	if ((v->flags & VMA_LOCKED) && mm_may_lock(mm, &mm->limits, grow) < 0)
+		goto out;
+	v = vma_own(mm, v);
+	if (!v)
 		goto out;
 	vma_resize(mm, v, page, v->end);
 	err = 0;

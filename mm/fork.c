@@ -1,7 +1,7 @@
 /*
- * fork: the child gets copies of the vmas; private memory is shared
- * copy-on-write. The child's stub starts empty and fills by faults; the
- * parent's is write-protected before mm_fork returns.
+ * fork: the child shares the tree of the vmas, but for those of files, and gets its own of
+ * these; private memory is shared copy-on-write. The child's stub starts empty and fills by faults;
+ * the parent's is write-protected before mm_fork returns.
  */
 #include "mm/mm_impl.h"
 
@@ -21,35 +21,57 @@ static int copy_reg(struct mm *child, const struct vma *v, struct vma_reg **ret)
 	return err;
 }
 
+/* Before the parent's may change: those that are in the child's set still belong to it. */
+static void drop_vmas(struct mm *child)
+{
+	struct vma *v, *next;
+
+	mutex_lock(&child->active_lock);
+	v = vma_leave_all(child);
+	mutex_unlock(&child->active_lock);
+	for (; v; v = next) {
+		next = v->dead_next;
+		vma_reg_release(v->reg);
+		vma_put(v);
+	}
+}
+
+/* What a child does not simply share with its parent. */
+#define VMA_UNLIKE (VMA_MARK_FILE | VMA_DONTFORK | VMA_LOCKED | VMA_LOCKONFAULT)
+
+/* Puts the child's own vma in the place of v, which is its parent's, or nothing. */
 static int copy_vma(struct mm *child, struct vma *v)
 {
 	struct vma_reg *reg = NULL;
-	struct vma *n;
-	int err;
+	struct vma *n = NULL;
+	int err = 0;
 
-	if (v->mappable) {
-		err = copy_reg(child, v, &reg);
+	if (!(v->flags & VMA_DONTFORK)) {
+		if (v->reg)
+			err = copy_reg(child, v, &reg);
 		if (err < 0)
 			return err;
+		n = vma_dup(v, v->start, v->end);
+		if (!n) {
+			vma_reg_release(reg);
+			return -ENOMEM;
+		}
+		n->reg = reg;
+		n->flags &= ~(u32)(VMA_LOCKED | VMA_LOCKONFAULT);
 	}
-	n = malloc(sizeof(*n));
-	if (!n) {
-		vma_reg_release(reg);
-		return -ENOMEM;
-	}
-	*n = *v;
-	n->reg = reg;
-	n->flags &= ~(u32)(VMA_LOCKED | VMA_LOCKONFAULT);
-	list_init(&n->reg_node);
-	if (n->mappable)
-		n->mappable->ops->get(n->mappable);
-	vma_name_get(n->name);
-	vma_name_get(n->anon_name);
 	/* The file may already tell the child of a truncation. */
 	mutex_lock(&child->active_lock);
-	vma_enter(child, n);
+	err = vma_set_own(&child->vmas, v->start, v->end);
+	if (err == 0)
+		vma_exchange(child, v, n);
 	mutex_unlock(&child->active_lock);
-	return 0;
+	if (err == 0) {
+		vma_put(v); /* the parent's set has it, too */
+	} else if (n) {
+		vma_reg_release(reg);
+		vma_put(n);
+	}
+	return err;
 }
 
 static int copy_vmas(struct mm *parent, struct mm *child)
@@ -57,12 +79,18 @@ static int copy_vmas(struct mm *parent, struct mm *child)
 	struct vma *v;
 	int err = 0;
 
-	for (v = vma_set_first(&parent->vmas); v && err == 0; v = vma_next(v))
-		if (!(v->flags & VMA_DONTFORK))
-			err = copy_vma(child, v);
+	mutex_lock(&child->active_lock);
+	vma_share_all(child, parent);
+	mutex_unlock(&child->active_lock);
+	for (v = vma_set_marked(&parent->vmas, 0, VMA_UNLIKE); v && err == 0;
+	     v = vma_set_marked(&parent->vmas, v->end, VMA_UNLIKE))
+		err = copy_vma(child, v);
+	child->peak_vm = child->total;
 	child->mmap_base = parent->mmap_base;
 	child->limits = parent->limits;
 	child->marks = parent->marks;
+	if (err < 0)
+		drop_vmas(child);
 	return err;
 }
 
@@ -127,41 +155,52 @@ static int give_copy(struct mm *child, const struct vma *v, struct pma *value)
 	return 0;
 }
 
-/*
- * Gives the child its share of p within v, and marks the parent's part too
- * (stub_protect_cow follows). *p is left at the last part that was dealt with.
+/* Ranges with these are looked at vma by vma. */
+#define VMA_APART (VMA_SHARED | VMA_WIPEONFORK | VMA_RESERVED | VMA_DONTFORK)
+
+/* Where what begins at start, in v, and can be shared at once ends: many vmas may be alike in that.
  */
-static int share(struct mm *parent, struct mm *child, const struct vma *v, struct pma **p)
+static u64 alike_until(const struct mm *parent, const struct vma *v, u64 start, u64 end)
+{
+	const struct vma *apart = vma_set_marked(&parent->vmas, start, VMA_APART);
+
+	return apart && apart->start < end ? MIN(v->end, end) : end;
+}
+
+/*
+ * Gives the child its share of p from *at on, which is in v, and marks the parent's part too
+ * (stub_protect_cow follows). *at goes to the end of what was dealt with.
+ */
+static int share(struct mm *parent, struct mm *child, const struct vma *v, struct pma *p, u64 *at)
 {
 	struct pma value;
-	u64 start, end;
+	u64 start = MAX(*at, v->start), end = alike_until(parent, v, start, p->end);
 	bool alone = false;
 
 	if (pma_set_reserve(&child->pmas, PMA_RESERVE) < 0 ||
 	    pma_set_reserve(&parent->pmas, 2 * PMA_RESERVE) < 0)
 		return -ENOMEM;
-	start = MAX((*p)->start, v->start);
-	end = MIN((*p)->end, v->end);
 	if (parent->write_pins || parent->hot_count) {
 		u64 from = start, to = end;
 
-		/* What is beside v must not become cow by the way: it may be pinned. */
-		*p = pma_set_isolate(&parent->pmas, *p, start, end);
-		if (find_unshared(parent, *p, &from, &to)) {
+		/* What is beside it must not become cow by the way: it may be pinned. */
+		p = pma_set_isolate(&parent->pmas, p, start, end);
+		if (find_unshared(parent, p, &from, &to)) {
 			alone = from == start;
 			end = alone ? to : from;
-			*p = pma_set_isolate(&parent->pmas, *p, start, end);
+			p = pma_set_isolate(&parent->pmas, p, start, end);
 		}
 	}
+	*at = end;
 	if (alone && atomic_load(&parent->users) > 1) {
 		/* The copy must be of one moment: hold the parent's other threads off. */
 		stub_restrict(parent, start, end, PROT_READ | PROT_EXEC, false);
-		*p = pma_set_isolate(&parent->pmas, pma_set_find(&parent->pmas, start), start, end);
+		p = pma_set_isolate(&parent->pmas, pma_set_find(&parent->pmas, start), start, end);
 	}
-	value = **p;
+	value = *p;
 	value.start = start;
 	value.end = end;
-	value.offset += start - (*p)->start;
+	value.offset += start - p->start;
 	value.host_prot = PROT_NONE;
 	value.host_map = PMA_UNMAPPED;
 	if (alone)
@@ -169,30 +208,29 @@ static int share(struct mm *parent, struct mm *child, const struct vma *v, struc
 	value.cow = true;
 	memfile_get(value.file, pma_range(&value));
 	pma_set_merge(&child->pmas, pma_set_add(&child->pmas, &value));
-	(*p)->cow = true;
+	p->cow = true;
 	parent->pmas.generation++;
 	return 0;
 }
 
 static int share_pmas(struct mm *parent, struct mm *child)
 {
-	struct vma *v;
 	struct pma *p;
 	int err = 0;
 
-	for (v = vma_set_first(&child->vmas); v; v = vma_next(v)) {
-		if ((v->flags & (VMA_SHARED | VMA_WIPEONFORK | VMA_RESERVED)))
-			continue;
-		p = pma_set_seek(&parent->pmas, v->start);
-		for (; p && p->start < v->end; p = pma_next(p)) {
-			if (!p->file || !p->owned)
-				continue;
-			err = share(parent, child, v, &p);
-			if (err < 0)
-				return err;
-		}
+	for (u64 at = 0; err == 0 && (p = pma_set_seek(&parent->pmas, at));) {
+		struct vma *v;
+
+		at = MAX(at, p->start);
+		v = p->file && p->owned ? vma_set_seek(&child->vmas, at) : NULL;
+		if (!v || v->start >= p->end)
+			at = p->end;
+		else if (v->flags & VMA_APART)
+			at = MIN(v->end, p->end);
+		else
+			err = share(parent, child, v, p, &at);
 	}
-	return 0;
+	return err;
 }
 
 /* Beyond this the child fills by faults: most of it would not be touched before an exec. */
@@ -235,7 +273,7 @@ static void prefault(struct mm *parent, struct mm *child)
 		struct vma *v =
 			p->file && p->host_map ? vma_set_seek(&child->vmas, p->start) : NULL;
 
-		for (; v && v->start < p->end; v = vma_next(v))
+		for (; v && v->start < p->end; v = vma_next(&child->vmas, v))
 			if (!(v->flags & VMA_WIPEONFORK))
 				prefault_part(child, v, p, &b);
 	}
@@ -270,7 +308,7 @@ static void map_again(struct mm *mm, struct pma *p, struct stub_batch *b)
 	u64 at = p->start, end = p->end;
 	struct vma *v;
 
-	for (v = vma_set_seek(&mm->vmas, at); v && v->start < end; v = vma_next(v)) {
+	for (v = vma_set_seek(&mm->vmas, at); v && v->start < end; v = vma_next(&mm->vmas, v)) {
 		p = pma_set_find(&mm->pmas, MAX(at, v->start));
 		if (p)
 			stub_batch_map(b, v, p);

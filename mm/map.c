@@ -75,7 +75,7 @@ int mm_unmap_range(struct mm_op *op, u64 start, u64 end)
 
 	if (!v || v->start >= end)
 		return 0;
-	for (next = v; next && next->start < end; next = vma_next(next))
+	for (next = v; next && next->start < end; next = vma_next(&mm->vmas, next))
 		if (next->flags & VMA_RESERVED)
 			return -EPERM;
 	err = vma_cut(mm, start, end);
@@ -86,7 +86,7 @@ int mm_unmap_range(struct mm_op *op, u64 start, u64 end)
 	if (err < 0)
 		return err;
 	for (v = vma_set_seek(&mm->vmas, start); v && v->start < end; v = next) {
-		next = vma_next(v);
+		next = vma_next(&mm->vmas, v);
 		vma_leave(op, v);
 	}
 	return 0;
@@ -186,13 +186,12 @@ static int check_type(const struct mm_mmap_args *a)
 
 static struct vma *vma_from(const struct mm_mmap_args *a, u8 prot, struct vma_reg *reg)
 {
-	struct vma *v = calloc(1, sizeof(*v));
+	struct vma *v = vma_new();
 
 	if (!v)
 		return NULL;
-	list_init(&v->reg_node);
 	if (a->name && !(v->name = vma_name_new(a->name))) {
-		free(v);
+		vma_put(v);
 		return NULL;
 	}
 	v->prot = prot;
@@ -235,7 +234,7 @@ static u64 bytes_mapped(struct mm *mm, u64 start, u64 end)
 	struct vma *v = vma_set_seek(&mm->vmas, start);
 	u64 sum = 0;
 
-	for (; v && v->start < end; v = vma_next(v))
+	for (; v && v->start < end; v = vma_next(&mm->vmas, v))
 		sum += MIN(v->end, end) - MAX(v->start, start);
 	return sum;
 }
@@ -247,7 +246,7 @@ static s64 map_locked(struct mm_op *op, const struct mm_mmap_args *a, struct vma
 	int err;
 
 	v->flags = flags_of(mm, a);
-	if (mm->vmas.count > MM_MAX_VMAS)
+	if (vma_set_count(&mm->vmas) > MM_MAX_VMAS)
 		return -ENOMEM;
 	addr = place(mm, a, len);
 	if (addr < 0)
@@ -269,7 +268,9 @@ static s64 map_locked(struct mm_op *op, const struct mm_mmap_args *a, struct vma
 	if (!v->mappable && (v->prot & PROT_WRITE) && !(v->flags & VMA_NORESERVE) &&
 	    len > pgalloc_limit(mm->memory))
 		return -ENOMEM;
-	err = mm_unmap_range(op, v->start, v->end);
+	err = vma_set_own(&mm->vmas, v->start, v->end);
+	if (err == 0)
+		err = mm_unmap_range(op, v->start, v->end);
 	if (err < 0)
 		return err;
 	vma_enter(mm, v);
@@ -342,19 +343,16 @@ static bool brk_grow(struct mm_op *op, u64 start, u64 end, const struct mm_limit
 		return false;
 	if ((flags & VMA_LOCKED) && mm_may_lock(mm, l, end - start) < 0)
 		return false;
-	if (mm->vmas.count > MM_MAX_VMAS || end - start > pgalloc_limit(mm->memory))
+	if (vma_set_count(&mm->vmas) > MM_MAX_VMAS || end - start > pgalloc_limit(mm->memory))
 		return false;
-	v = calloc(1, sizeof(*v));
+	v = vma_set_own(&mm->vmas, start, end) == 0 ? vma_new() : NULL;
 	if (!v)
 		return false;
-	*v = (struct vma){
-		.start = start,
-		.end = end,
-		.prot = PROT_READ | PROT_WRITE,
-		.max_prot = MM_PROT_ALL,
-		.flags = flags,
-	};
-	list_init(&v->reg_node);
+	v->start = start;
+	v->end = end;
+	v->prot = PROT_READ | PROT_WRITE;
+	v->max_prot = MM_PROT_ALL;
+	v->flags = flags;
 	vma_enter(mm, v);
 	vma_merge(op, v);
 	return true;

@@ -20,7 +20,9 @@ static int set_locked(struct mm_op *op, u64 start, u64 end, u32 lock)
 			err = vma_cut(mm, start, to);
 			if (err < 0)
 				return err;
-			v = vma_set_find(&mm->vmas, start);
+			v = vma_own(mm, vma_set_find(&mm->vmas, start));
+			if (!v)
+				return -ENOMEM;
 			vma_change(mm, v, v->prot, (v->flags & ~LOCK_FLAGS) | lock);
 			vma_merge(op, v);
 		}
@@ -35,7 +37,7 @@ static u64 locked_in(struct mm *mm, u64 start, u64 end)
 	struct vma *v = vma_set_seek(&mm->vmas, start);
 	u64 sum = 0;
 
-	for (; v && v->start < end; v = vma_next(v))
+	for (; v && v->start < end; v = vma_next(&mm->vmas, v))
 		if (v->flags & VMA_LOCKED)
 			sum += MIN(v->end, end) - MAX(v->start, start);
 	return sum;
@@ -99,14 +101,16 @@ int mm_munlock(struct mm *mm, u64 addr, u64 len)
 /* Applies to all vmas; what cannot be locked is left, as in Linux. */
 static void lock_all(struct mm_op *op, u32 lock)
 {
-	struct vma *v, *next;
+	struct mm *mm = op->mm;
+	struct vma *v, *own, *next;
 
-	for (v = vma_set_first(&op->mm->vmas); v; v = next) {
-		if (!(v->flags & VMA_RESERVED)) {
-			vma_change(op->mm, v, v->prot, (v->flags & ~LOCK_FLAGS) | lock);
-			v = vma_merge(op, v);
+	for (v = vma_set_first(&mm->vmas); v; v = next) {
+		if (!(v->flags & VMA_RESERVED) && (v->flags & LOCK_FLAGS) != lock &&
+		    (own = vma_own(mm, v))) {
+			vma_change(mm, own, own->prot, (own->flags & ~LOCK_FLAGS) | lock);
+			v = vma_merge(op, own);
 		}
-		next = vma_next(v);
+		next = vma_next(&mm->vmas, v);
 	}
 }
 

@@ -21,7 +21,7 @@ void mm_op_end(struct mm_op *op)
 	rwlock_unlock(&mm->map_lock);
 	for (v = op->dead; v; v = next) {
 		next = v->dead_next;
-		vma_free(v);
+		vma_put(v);
 	}
 }
 
@@ -97,11 +97,11 @@ void mm_empty_locked(struct mm *mm)
 static bool may_wait(struct mm *mm)
 {
 	u64 own = 0;
-	struct vma *v;
+	struct vma *v = vma_set_marked(&mm->vmas, 0, VMA_MARK_FILE);
 	struct pma *p;
 
-	for (v = vma_set_first(&mm->vmas); v; v = vma_next(v))
-		if (v->mappable && (v->flags & VMA_SHARED) && (v->max_prot & PROT_WRITE))
+	for (; v; v = vma_set_marked(&mm->vmas, v->end, VMA_MARK_FILE))
+		if ((v->flags & VMA_SHARED) && (v->max_prot & PROT_WRITE))
 			return false;
 	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p))
 		if (p->owned && !p->cow)
@@ -118,14 +118,12 @@ static bool may_wait(struct mm *mm)
 static void tear_down(struct mm *mm)
 {
 	struct mm_op op;
-	struct vma *v;
 
 	mm_op_begin(mm, &op);
 	atomic_store(&mm->leftover, true);
 	if (!may_wait(mm))
 		mm_empty_locked(mm);
-	while ((v = vma_set_first(&mm->vmas)))
-		vma_leave(&op, v);
+	op.dead = vma_leave_all(mm);
 	mm->torn_down = true;
 	mm_op_end(&op);
 	mm_set_exe(mm, NULL, NULL);
@@ -203,32 +201,29 @@ bool mm_emptied(struct mm *mm)
 
 int mm_reserve(struct mm *mm, u64 start, u64 end, int prot, const char *name)
 {
-	struct vma *v = calloc(1, sizeof(*v)), *next;
+	struct vma *v = vma_new(), *next;
 	struct mm_op op;
 	int err = 0;
 
 	if (!v || !(v->name = vma_name_new(name))) {
-		free(v);
+		vma_put(v);
 		return -ENOMEM;
 	}
-	*v = (struct vma){
-		.start = start,
-		.end = end,
-		.prot = (u8)prot,
-		.max_prot = (u8)prot,
-		.flags = VMA_RESERVED,
-		.name = v->name,
-	};
-	list_init(&v->reg_node);
+	v->start = start;
+	v->end = end;
+	v->prot = v->max_prot = (u8)prot;
+	v->flags = VMA_RESERVED;
 	mm_op_begin(mm, &op);
 	next = vma_set_seek(&mm->vmas, start);
 	if (start >= end || (next && next->start < end))
 		err = -EEXIST;
 	else
+		err = vma_set_own(&mm->vmas, start, end);
+	if (err == 0)
 		vma_enter(mm, v);
 	mm_op_end(&op);
 	if (err < 0)
-		vma_free(v);
+		vma_put(v);
 	return err;
 }
 

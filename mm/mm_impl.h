@@ -3,8 +3,9 @@
  *
  * Locks. Changing the vma set needs map_lock for write and active_lock; reading
  * it needs either. So faults and copies, which are the frequent operations,
- * take active_lock only. A mappable's add, remove, put and sync are called
- * under map_lock but never under active_lock; translate under active_lock.
+ * take active_lock only. What fork shares of the vmas is never changed (vma_own), so
+ * no lock is needed between the sets that share it. A mappable's add, remove, put and sync are
+ * called under map_lock but never under active_lock; translate under active_lock.
  *
  * Rule of revocation: memory goes back to its file (memfile_put) only after the
  * stub call that unmapped or replaced it has returned. What is left to a guest
@@ -153,23 +154,33 @@ int vma_reg_new(struct mm *mm, struct mappable *mappable, u64 start, u64 end, bo
 /* One user fewer; the last unregisters. Not under active_lock. */
 void vma_reg_release(struct vma_reg *reg);
 
-/* Frees a vma that is in no set and no registration's list, with its references. Without
- * active_lock. */
-void vma_free(struct vma *v);
-/* Enters v (attached to its registration's list) / takes it out onto op's dead list. */
+/*
+ * Before a vma is changed: v, or a copy that took its place if fork has shared it. Its place and
+ * what is beside it are the set's own then (vma_set_own). NULL: no memory.
+ */
+struct vma *vma_own(struct mm *mm, struct vma *v);
+/* After vma_set_own: enters v (attached to its registration's list; takes over the reference) /
+ * takes it out, onto op's dead list if it was its own. */
 void vma_enter(struct mm *mm, struct vma *v);
 void vma_leave(struct mm_op *op, struct vma *v);
+/* For fork. Gives mm, which has none, all vmas of `from`; those that are not to be shared have to
+ * be exchanged, with map_lock of `from` held. */
+void vma_share_all(struct mm *mm, struct mm *from);
+/* After vma_set_own: n (NULL: nothing) for v, which is in the set of another mm as well. */
+void vma_exchange(struct mm *mm, struct vma *v, struct vma *n);
+/* Takes out all. Those with registrations, linked by dead_next and referenced: for release without
+ * active_lock. */
+struct vma *vma_leave_all(struct mm *mm);
+/* v is exclusive (vma_own). */
 void vma_resize(struct mm *mm, struct vma *v, u64 start, u64 end);
-/* Cuts v at addr: v keeps the lower part, *ret_upper is the new upper one. -ENOMEM. */
-int vma_split(struct mm *mm, struct vma *v, u64 addr, struct vma **ret_upper);
-/* A copy of v's attributes (references, a user of the registration) for [start, end); in no set. */
-struct vma *vma_dup(struct vma *v, u64 start, u64 end);
+/* A copy of v's attributes for [start, end), with references, but not registered; in no set. */
+struct vma *vma_dup(const struct vma *v, u64 start, u64 end);
 /* Joins v with its neighbours where they are alike; returns the vma that v is part of now. */
 struct vma *vma_merge(struct mm_op *op, struct vma *v);
-/* Changes prot and flags with the accounting. */
+/* Changes prot and flags with the accounting; v is exclusive (vma_own). */
 void vma_change(struct mm *mm, struct vma *v, u8 prot, u32 flags);
-/* Makes the vma boundary run through start and end, so that ranges can change attributes. -ENOMEM.
- */
+/* Makes the vma boundary run through start and end, and [start, end) the set's own, so that vmas
+ * there can go and, with vma_own, change. -ENOMEM. */
 int vma_cut(struct mm *mm, u64 start, u64 end);
 static inline u64 vma_offset_at(const struct vma *v, u64 addr)
 {

@@ -30,7 +30,9 @@ static int protect_part(struct mm_op *op, struct vma *v, u64 start, u64 end, u8 
 	err = vma_cut(mm, start, end);
 	if (err < 0)
 		return err;
-	v = vma_set_find(&mm->vmas, start);
+	v = vma_own(mm, vma_set_find(&mm->vmas, start));
+	if (!v)
+		return -ENOMEM;
 	vma_change(mm, v, prot, v->flags);
 	/* Who is about to change code looks at it before. */
 	if ((prot & PROT_WRITE) && v->mappable)
@@ -121,6 +123,7 @@ int mm_set_anon_name(struct mm *mm, u64 addr, u64 len, const char *text)
 	mm_op_begin(mm, &op);
 	for (pos = addr; pos < end && err != -EBADF;) {
 		struct vma_name *use = name, *near;
+		struct vma *prev;
 		u64 to;
 
 		v = vma_set_seek(&mm->vmas, pos);
@@ -135,14 +138,19 @@ int mm_set_anon_name(struct mm *mm, u64 addr, u64 len, const char *text)
 			break;
 		}
 		/* A neighbour's equal name is shared, so that the two can merge. */
-		near = pos > v->start ? v->anon_name : vma_prev(v) ? vma_prev(v)->anon_name : NULL;
+		prev = vma_prev(&mm->vmas, v);
+		near = pos > v->start ? v->anon_name : prev ? prev->anon_name : NULL;
 		if (use && near && !__builtin_strcmp(near->text, use->text))
 			use = near;
 		if (vma_cut(mm, pos, to) < 0) {
 			err = -ENOMEM;
 			break;
 		}
-		v = vma_set_find(&mm->vmas, pos);
+		v = vma_own(mm, vma_set_find(&mm->vmas, pos));
+		if (!v) {
+			err = -ENOMEM;
+			break;
+		}
 		if (v->anon_name != use) {
 			struct vma_name *old = v->anon_name;
 

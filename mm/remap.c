@@ -102,8 +102,12 @@ static int grow_in_place(struct mm_op *op, struct remap *r, struct vma *v)
 	struct mm *mm = op->mm;
 	struct vma_reg *reg;
 	u32 flags = v->flags;
-	int err = reg_for(mm, v, v->offset, v->offset + (r->old - v->start) + r->new_len, &reg);
+	int err;
 
+	v = vma_own(mm, v);
+	if (!v)
+		return -ENOMEM;
+	err = reg_for(mm, v, v->offset, v->offset + (r->old - v->start) + r->new_len, &reg);
 	if (err < 0)
 		return err;
 	vma_resize(mm, v, v->start, r->old + r->new_len);
@@ -118,7 +122,7 @@ static int grow_in_place(struct mm_op *op, struct remap *r, struct vma *v)
 
 static bool can_grow_in_place(const struct mm *mm, const struct remap *r, const struct vma *v)
 {
-	struct vma *next = vma_next(v);
+	struct vma *next = vma_next(&mm->vmas, v);
 	u64 end = r->old + r->new_len;
 
 	return r->old + r->old_len == v->end && end > r->old && end <= mm->max &&
@@ -133,46 +137,46 @@ static int move(struct mm_op *op, struct remap *r, struct vma *v)
 	struct vma_reg *reg;
 	struct vma *n;
 	u64 offset = vma_offset_at(v, r->old);
+	bool unlock;
 	int err;
 
-	if (mm->vmas.count >= MM_MAX_VMAS - 3)
+	if (vma_set_count(&mm->vmas) >= MM_MAX_VMAS - 3)
 		return -ENOMEM;
 	if ((r->flags & MREMAP_DONTUNMAP) &&
 	    !mm_may_expand(mm, r->limits, v->prot, v->flags, r->old_len, 0))
 		return -ENOMEM;
-	if (r->old_len && !keep) {
+	err = vma_set_own(&mm->vmas, r->new, r->new + r->new_len);
+	if (err == 0 && r->old_len && !keep)
 		err = vma_cut(mm, r->old, r->old + r->old_len);
-		if (err < 0)
-			return err;
-		v = vma_set_find(&mm->vmas, r->old);
-	}
+	if (err < 0)
+		return err;
+	v = vma_set_find(&mm->vmas, r->old);
+	/* What is left behind is unlocked, as its pages go. */
+	unlock = keep && r->old_len && (v->flags & VMA_LOCKED);
+	if (unlock && !(v = vma_own(mm, v)))
+		return -ENOMEM;
 	err = reg_for(mm, v, v->reg ? MIN(offset, v->reg->m.start) : 0,
 		      v->reg ? MAX(offset + r->new_len, v->reg->m.end) : 0, &reg);
 	if (err < 0)
 		return err;
 	n = vma_dup(v, r->new, r->new + r->new_len);
-	if (n && v->reg)
-		v->reg->users--; /* vma_dup's; it gets `reg` instead, v keeps its own */
-	if (v->mappable)	 /* patched text is for one address */
+	if (v->mappable) /* patched text is for one address */
 		text_drop(mm, r->old, r->old + r->old_len);
 	if (n && r->old_len)
 		err = move_pmas(mm, r->old, r->old_len, r->new);
 	if (!n || err < 0) {
 		mutex_unlock(&mm->active_lock);
 		vma_reg_release(reg);
-		if (n)
-			vma_free(n);
+		vma_put(n);
 		mutex_lock(&mm->active_lock);
 		return -ENOMEM;
 	}
 	n->reg = reg;
 	n->offset = v->mappable ? offset : 0;
-	if (!keep) {
+	if (!keep)
 		vma_leave(op, v);
-	} else if (r->old_len && (v->flags & VMA_LOCKED)) {
-		/* DONTUNMAP leaves the old range unlocked, as its pages have gone. */
+	else if (unlock)
 		vma_change(mm, v, v->prot, v->flags & ~(u32)(VMA_LOCKED | VMA_LOCKONFAULT));
-	}
 	vma_enter(mm, n);
 	if (n->flags & VMA_LOCKED) {
 		r->populate_from = n->start;
@@ -212,7 +216,7 @@ static int move_to(struct mm_op *op, struct remap *r)
 	struct vma *v;
 	int err;
 
-	if (mm->vmas.count >= MM_MAX_VMAS - 3)
+	if (vma_set_count(&mm->vmas) >= MM_MAX_VMAS - 3)
 		return -ENOMEM;
 	err = check_vma(mm, r, vma_set_find(&mm->vmas, r->old));
 	if (err < 0)

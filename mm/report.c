@@ -70,45 +70,60 @@ static bool is_shmem(const struct vma *v)
 #define PIECE (64UL << 10)
 
 /* roughly: small pieces are not asked for, but taken to be there. */
-static void get_stats(struct mm *mm, bool roughly, struct mm_stats *ret)
+static void get_rss(struct mm *mm, bool roughly, struct rss *ret)
+{
+	struct vma *v = NULL;
+	struct pma *p;
+
+	for (u64 at = 0; (p = pma_set_seek(&mm->pmas, at));) {
+		u64 end;
+
+		at = MAX(at, p->start);
+		if (!v || v->end <= at) {
+			v = vma_set_seek(&mm->vmas, at);
+			ret->shmem_vma = v && is_shmem(v);
+		}
+		if (!v || v->start >= p->end) {
+			at = p->end;
+			continue;
+		}
+		at = MAX(at, v->start);
+		end = MIN(p->end, v->end);
+		if (surely_committed(v, p))
+			ret->file += end - at;
+		else if (roughly && p->file && p->owned && end - at <= PIECE)
+			ret->anon += end - at;
+		else if (!(v->flags & VMA_RESERVED))
+			each_committed(p, at, end, add_rss, ret);
+		at = end;
+	}
+	mm->peak_rss = MAX(mm->peak_rss, ret->anon + ret->file + ret->shmem);
+}
+
+void mm_get_stats(struct mm *mm, struct mm_stats *ret)
 {
 	struct mm_stats s = { 0 };
 	struct rss rss = { 0 };
 	struct vma *v;
-	struct pma *p;
 
 	rwlock_rdlock(&mm->map_lock);
 	mutex_lock(&mm->active_lock);
-	for (v = vma_set_first(&mm->vmas); v; v = vma_next(v)) {
+	for (v = vma_set_first(&mm->vmas); v; v = vma_next(&mm->vmas, v)) {
 		if (v->flags & VMA_GROWSDOWN)
 			s.stack += vma_len(v);
 		else if ((v->prot & (PROT_WRITE | PROT_EXEC)) == PROT_EXEC)
 			s.text += vma_len(v);
-		if (v->flags & VMA_RESERVED)
-			continue;
-		p = pma_set_seek(&mm->pmas, v->start);
-		rss.shmem_vma = p && p->start < v->end && is_shmem(v);
-		for (; p && p->start < v->end; p = pma_next(p)) {
-			u64 start = MAX(p->start, v->start), end = MIN(p->end, v->end);
-
-			if (surely_committed(v, p))
-				rss.file += end - start;
-			else if (roughly && p->file && p->owned && end - start <= PIECE)
-				rss.anon += end - start;
-			else
-				each_committed(p, start, end, add_rss, &rss);
-		}
 	}
+	get_rss(mm, false, &rss);
 	s.total_vm = mm->total;
 	s.data = mm->data;
 	s.locked = mm->locked;
 	s.rss_anon = rss.anon;
 	s.rss_file = rss.file;
 	s.rss_shmem = rss.shmem;
-	s.map_count = mm->vmas.count;
+	s.map_count = vma_set_count(&mm->vmas);
 	s.minor_faults = mm->minor_faults;
 	s.major_faults = mm->major_faults;
-	mm->peak_rss = MAX(mm->peak_rss, rss.anon + rss.file + rss.shmem);
 	s.peak_rss = mm->peak_rss;
 	s.peak_vm = mm->peak_vm;
 	mutex_unlock(&mm->active_lock);
@@ -116,20 +131,13 @@ static void get_stats(struct mm *mm, bool roughly, struct mm_stats *ret)
 	*ret = s;
 }
 
-void mm_get_stats(struct mm *mm, struct mm_stats *ret)
-{
-	get_stats(mm, false, ret);
-}
-
 u64 mm_last_peak_rss(struct mm *mm)
 {
-	struct mm_stats s;
+	struct rss rss = { 0 };
 
-	if (atomic_load(&mm->users) == 1) {
-		get_stats(mm, true, &s);
-		return s.peak_rss;
-	}
 	MUTEX_GUARD(&mm->active_lock);
+	if (atomic_load(&mm->users) == 1)
+		get_rss(mm, true, &rss);
 	return mm->peak_rss;
 }
 
@@ -242,7 +250,7 @@ void mm_page_flags(struct mm *mm, u64 addr, size_t count, u8 *ret_flags)
 
 	memset(ret_flags, 0, count);
 	MUTEX_GUARD(&mm->active_lock);
-	for (v = vma_set_seek(&mm->vmas, addr); v && v->start < end; v = vma_next(v)) {
+	for (v = vma_set_seek(&mm->vmas, addr); v && v->start < end; v = vma_next(&mm->vmas, v)) {
 		u64 low = MAX(v->start, addr), high = MIN(v->end, end);
 
 		if (v->flags & VMA_RESERVED)

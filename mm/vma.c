@@ -97,34 +97,42 @@ void vma_reg_release(struct vma_reg *reg)
 
 /* ---- life ---- */
 
-void vma_free(struct vma *v)
+struct vma *vma_dup(const struct vma *v, u64 start, u64 end)
 {
-	if (v->mappable)
-		v->mappable->ops->put(v->mappable);
-	vma_name_put(v->name);
-	vma_name_put(v->anon_name);
-	free(v);
-}
-
-struct vma *vma_dup(struct vma *v, u64 start, u64 end)
-{
-	struct vma *n = malloc(sizeof(*n));
+	struct vma *n = vma_new();
 
 	if (!n)
 		return NULL;
-	*n = *v;
 	n->start = start;
 	n->end = end;
+	n->prot = v->prot;
+	n->max_prot = v->max_prot;
+	n->flags = v->flags;
+	n->mappable = v->mappable;
 	if (n->mappable) {
 		/* Unsigned wrap is intended: a copy may lie below v. */
 		n->offset = v->offset + (start - v->start);
 		n->mappable->ops->get(n->mappable);
 	}
-	if (n->reg)
-		n->reg->users++;
-	vma_name_get(n->name);
-	vma_name_get(n->anon_name);
-	list_init(&n->reg_node);
+	n->name = vma_name_get(v->name);
+	n->anon_name = vma_name_get(v->anon_name);
+	return n;
+}
+
+struct vma *vma_own(struct mm *mm, struct vma *v)
+{
+	struct vma *n;
+
+	if (vma_set_own(&mm->vmas, v->start, v->end) < 0)
+		return NULL;
+	if (span_exclusive(&v->span))
+		return v;
+	ASSERT(!v->reg);
+	n = vma_dup(v, v->start, v->end);
+	if (!n)
+		return NULL;
+	vma_set_replace(&mm->vmas, v, n);
+	vma_put(v);
 	return n;
 }
 
@@ -188,8 +196,51 @@ static void take_out(struct mm *mm, struct vma *v)
 void vma_leave(struct mm_op *op, struct vma *v)
 {
 	take_out(op->mm, v);
+	if (!v->reg && !span_exclusive(&v->span)) {
+		vma_put(v);
+		return;
+	}
 	v->dead_next = op->dead;
 	op->dead = v;
+}
+
+void vma_exchange(struct mm *mm, struct vma *v, struct vma *n)
+{
+	account(mm, v, (u64)-1);
+	if (!n) {
+		vma_set_remove(&mm->vmas, v);
+		return;
+	}
+	vma_set_replace(&mm->vmas, v, n);
+	if (n->reg)
+		list_push_back(&n->reg->vmas, &n->reg_node);
+	account(mm, n, 1);
+}
+
+void vma_share_all(struct mm *mm, struct mm *from)
+{
+	vma_set_share(&mm->vmas, &from->vmas);
+	mm->total = from->total;
+	mm->data = from->data;
+	mm->locked = from->locked;
+}
+
+struct vma *vma_leave_all(struct mm *mm)
+{
+	struct vma *dead = NULL, *v = vma_set_marked(&mm->vmas, 0, VMA_MARK_FILE);
+
+	for (; v; v = vma_set_marked(&mm->vmas, v->end, VMA_MARK_FILE)) {
+		/* A fork that failed has left some of its parent's. */
+		if (v->reg->mm != mm)
+			continue;
+		list_del(&v->reg_node);
+		refs_get(&v->refs);
+		v->dead_next = dead;
+		dead = v;
+	}
+	vma_set_clear(&mm->vmas);
+	mm->total = mm->data = mm->locked = 0;
+	return dead;
 }
 
 void vma_resize(struct mm *mm, struct vma *v, u64 start, u64 end)
@@ -206,29 +257,33 @@ void vma_change(struct mm *mm, struct vma *v, u8 prot, u32 flags)
 	u32 changed = v->flags ^ flags;
 
 	account(mm, v, (u64)-1);
+	ASSERT(span_exclusive(&v->span));
 	v->prot = prot;
 	v->flags = flags;
 	mm->vmas.generation++;
 	account(mm, v, 1);
-	if (changed & VMA_GROWSDOWN)
+	if (changed)
 		vma_set_touch(&mm->vmas, v);
 }
 
-int vma_split(struct mm *mm, struct vma *v, u64 addr, struct vma **ret_upper)
+/* Cuts v at addr; v may go. -ENOMEM. */
+static int split(struct mm *mm, struct vma *v, u64 addr)
 {
 	struct vma *upper;
 	u64 end = v->end;
 
 	ASSERT(v->start < addr && addr < v->end);
-	if (mm->vmas.count >= MM_MAX_VMAS)
+	if (vma_set_count(&mm->vmas) >= MM_MAX_VMAS)
 		return -ENOMEM;
-	upper = vma_dup(v, addr, end);
+	v = vma_own(mm, v);
+	upper = v ? vma_dup(v, addr, end) : NULL;
 	if (!upper)
 		return -ENOMEM;
+	upper->reg = v->reg;
+	if (upper->reg)
+		upper->reg->users++;
 	vma_resize(mm, v, v->start, addr);
 	vma_enter(mm, upper);
-	if (ret_upper)
-		*ret_upper = upper;
 	return 0;
 }
 
@@ -238,11 +293,11 @@ int vma_cut(struct mm *mm, u64 start, u64 end)
 	int err = 0;
 
 	if (v && v->start < start)
-		err = vma_split(mm, v, start, NULL);
+		err = split(mm, v, start);
 	v = err == 0 ? vma_set_find(&mm->vmas, end) : NULL;
 	if (v && v->start < end)
-		err = vma_split(mm, v, end, NULL);
-	return err;
+		err = split(mm, v, end);
+	return err < 0 ? err : vma_set_own(&mm->vmas, start, end);
 }
 
 static bool alike(const struct vma *a, const struct vma *b)
@@ -255,20 +310,24 @@ static bool alike(const struct vma *a, const struct vma *b)
 
 struct vma *vma_merge(struct mm_op *op, struct vma *v)
 {
-	struct vma *next = vma_next(v), *prev = vma_prev(v);
+	struct mm *mm = op->mm;
+	struct vma *next = vma_next(&mm->vmas, v), *prev, *own;
 
-	if (next && alike(v, next)) {
+	/* Without memory they stay apart. */
+	if (next && alike(v, next) && (own = vma_own(mm, v))) {
 		u64 end = next->end;
 
+		v = own;
 		vma_leave(op, next);
-		vma_resize(op->mm, v, v->start, end);
+		vma_resize(mm, v, v->start, end);
 	}
-	if (prev && alike(prev, v)) {
+	prev = vma_prev(&mm->vmas, v);
+	if (prev && alike(prev, v) && (own = vma_own(mm, prev))) {
 		u64 end = v->end;
 
 		vma_leave(op, v);
-		vma_resize(op->mm, prev, prev->start, end);
-		v = prev;
+		v = own;
+		vma_resize(mm, v, v->start, end);
 	}
 	return v;
 }

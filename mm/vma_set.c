@@ -1,6 +1,6 @@
 #include "mm/vma_set.h"
 
-#include "base/log.h"
+#include "base/mappable.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +30,39 @@ void vma_name_put(struct vma_name *n)
 		free(n);
 }
 
-static struct vma *of(const struct avl_node *n)
+/* ---- a vma ---- */
+
+struct vma *vma_new(void)
 {
-	return n ? container_of(n, struct vma, node) : NULL;
+	struct vma *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		return NULL;
+	refs_init(&v->refs, "vma");
+	list_init(&v->reg_node);
+	return v;
+}
+
+static struct vma *of(const struct tree_span *s)
+{
+	return s ? container_of(s, struct vma, span) : NULL;
+}
+
+static void release(struct tree_span *s)
+{
+	struct vma *v = of(s);
+
+	if (v->mappable)
+		v->mappable->ops->put(v->mappable);
+	vma_name_put(v->name);
+	vma_name_put(v->anon_name);
+	free(v);
+}
+
+void vma_put(struct vma *v)
+{
+	if (v && refs_put(&v->refs))
+		release(&v->span);
 }
 
 u64 vma_guarded_start(const struct vma *v)
@@ -42,86 +72,82 @@ u64 vma_guarded_start(const struct vma *v)
 	return v->start > STACK_GUARD_GAP ? v->start - STACK_GUARD_GAP : 0;
 }
 
-static u64 distance(u64 from, u64 to)
+static u32 marks_of(const struct vma *v)
 {
-	return to > from ? to - from : 0;
+	return v->flags | (v->reg ? VMA_MARK_FILE : 0);
 }
 
-static void update(struct avl_node *n)
-{
-	struct vma *v = of(n), *l = of(n->left), *r = of(n->right);
-	u64 start = vma_guarded_start(v);
-
-	v->low = start;
-	v->high = v->end;
-	v->gap = 0;
-	if (l) {
-		v->low = l->low;
-		v->gap = MAX(l->gap, distance(l->high, start));
-	}
-	if (r) {
-		v->high = r->high;
-		v->gap = MAX(v->gap, MAX(r->gap, distance(v->end, r->low)));
-	}
-}
+/* ---- the set ---- */
 
 void vma_set_init(struct vma_set *s)
 {
-	*s = (struct vma_set){ .root = { .update = update } };
+	span_tree_init(&s->tree, release);
+	s->generation = 0;
+}
+
+void vma_set_clear(struct vma_set *s)
+{
+	span_tree_clear(&s->tree);
+	s->generation++;
+}
+
+void vma_set_share(struct vma_set *s, struct vma_set *from)
+{
+	span_tree_share(&s->tree, &from->tree);
+	s->generation++;
+}
+
+int vma_set_own(struct vma_set *s, u64 start, u64 end)
+{
+	return span_tree_own(&s->tree, start, end);
 }
 
 void vma_set_insert(struct vma_set *s, struct vma *v)
 {
-	struct avl_node *parent = NULL, **link = &s->root.top;
-
-	ASSERT(v->start < v->end);
-	while (*link) {
-		parent = *link;
-		ASSERT(v->end <= of(parent)->start || v->start >= of(parent)->end);
-		link = v->start < of(parent)->start ? &parent->left : &parent->right;
-	}
-	avl_insert(&s->root, &v->node, parent, link);
-	s->count++;
+	v->low = vma_guarded_start(v);
+	v->marks = marks_of(v);
+	span_tree_insert(&s->tree, &v->span);
 	s->generation++;
 }
 
 void vma_set_remove(struct vma_set *s, struct vma *v)
 {
-	avl_remove(&s->root, &v->node);
-	s->count--;
+	span_tree_remove(&s->tree, &v->span);
+	s->generation++;
+}
+
+void vma_set_replace(struct vma_set *s, struct vma *v, struct vma *copy)
+{
+	copy->low = vma_guarded_start(copy);
+	copy->marks = marks_of(copy);
+	span_tree_replace(&s->tree, &v->span, &copy->span);
 	s->generation++;
 }
 
 void vma_set_resize(struct vma_set *s, struct vma *v, u64 start, u64 end)
 {
-	ASSERT(start < end);
-	v->start = start;
-	v->end = end;
-	avl_updated(&s->root, &v->node);
+	struct vma after = { .start = start, .flags = v->flags };
+
+	span_tree_resize(&s->tree, &v->span, start, end, vma_guarded_start(&after));
 	s->generation++;
 }
 
 void vma_set_touch(struct vma_set *s, struct vma *v)
 {
-	avl_updated(&s->root, &v->node);
+	v->low = vma_guarded_start(v);
+	v->marks = marks_of(v);
+	span_tree_changed(&s->tree, &v->span);
+	s->generation++;
+}
+
+struct vma *vma_set_marked(const struct vma_set *s, u64 addr, u32 marks)
+{
+	return of(span_tree_marked(&s->tree, addr, marks));
 }
 
 struct vma *vma_set_seek(const struct vma_set *s, u64 addr)
 {
-	struct avl_node *n = s->root.top;
-	struct vma *best = NULL;
-
-	while (n) {
-		if (of(n)->end > addr) {
-			best = of(n);
-			if (best->start <= addr)
-				break;
-			n = n->left;
-		} else {
-			n = n->right;
-		}
-	}
-	return best;
+	return of(span_tree_seek(&s->tree, addr));
 }
 
 struct vma *vma_set_find(const struct vma_set *s, u64 addr)
@@ -133,55 +159,20 @@ struct vma *vma_set_find(const struct vma_set *s, u64 addr)
 
 struct vma *vma_set_first(const struct vma_set *s)
 {
-	return of(avl_first(&s->root));
+	return vma_set_seek(s, 0);
 }
 
-struct vma *vma_next(const struct vma *v)
+struct vma *vma_next(const struct vma_set *s, const struct vma *v)
 {
-	return of(avl_next(&v->node));
+	return vma_set_seek(s, v->end);
 }
 
-struct vma *vma_prev(const struct vma *v)
+struct vma *vma_prev(const struct vma_set *s, const struct vma *v)
 {
-	return of(avl_prev(&v->node));
-}
-
-/*
- * Searches [low, high), whose vmas are all in the subtree n. `limit` is where
- * the last gap ends: below high when what follows has a guard gap. (As in
- * Linux, a guard gap reaches down to the next vma at most.)
- */
-static bool find(const struct avl_node *n, const struct gap_query *q, u64 low, u64 high, u64 limit,
-		 u64 *ret)
-{
-	struct vma *v = of(n);
-	u64 before;
-
-	if (high <= low || high - low < q->len)
-		return false;
-	if (!v) {
-		u64 start;
-
-		if (limit <= low || limit - low < q->len)
-			return false;
-		start = q->top_down ? (limit - q->len) & ~(q->align - 1)
-				    : (low + q->align - 1) & ~(q->align - 1);
-		if (start < low || start > limit - q->len)
-			return false;
-		*ret = start;
-		return true;
-	}
-	if (v->gap < q->len && distance(low, v->low) < q->len && distance(v->high, limit) < q->len)
-		return false;
-	before = MIN(high, vma_guarded_start(v));
-	if (q->top_down)
-		return find(n->right, q, MAX(low, v->end), high, limit, ret) ||
-		       find(n->left, q, low, MIN(high, v->start), before, ret);
-	return find(n->left, q, low, MIN(high, v->start), before, ret) ||
-	       find(n->right, q, MAX(low, v->end), high, limit, ret);
+	return of(span_tree_before(&s->tree, v->start));
 }
 
 bool vma_set_find_gap(const struct vma_set *s, const struct gap_query *q, u64 *ret_start)
 {
-	return find(s->root.top, q, q->low, q->high, q->high, ret_start);
+	return span_tree_find_gap(&s->tree, q, ret_start);
 }

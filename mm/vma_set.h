@@ -1,16 +1,16 @@
 /*
  * mm/vma_set.h: the ordered set of a guest address space's vmas.
  *
- * A balanced tree by address, augmented with the largest gap below each node,
- * so that a free range is found in O(log n). Entries never overlap. The set
- * holds no references and takes no locks: mm/ protects it (see mm_impl.h).
+ * A span tree (span_tree.h): fork shares it. The set holds a reference on each vma. A vma that
+ * other sets may have as well is not changed but replaced by a copy (vma_own in mm_impl.h); one
+ * that is registered with a mappable is in one set only. Takes no locks: mm/ protects it (see
+ * mm_impl.h).
  */
 #ifndef MINISENTRY_MM_VMA_SET_H
 #define MINISENTRY_MM_VMA_SET_H
 
-#include "base/avl.h"
 #include "base/list.h"
-#include "base/refs.h"
+#include "mm/span_tree.h"
 
 enum {
 	VMA_SHARED = 1 << 0,
@@ -43,12 +43,16 @@ void vma_name_put(struct vma_name *n);
 struct mappable;
 struct vma_reg;
 
+/* Beside VMA_*, a mark of the span: it has a registration. */
+#define VMA_MARK_FILE (1U << 31)
+
 struct vma {
-	struct avl_node node;
-	u64 start, end; /* changed only through the set */
-	/* augmented: the first one's guarded start, the last one's end and the largest inner gap of
-	 * the subtree */
-	u64 low, high, gap;
+	union {
+		struct tree_span span;
+		struct {
+			SPAN_FIELDS; /* bounds, changed only through the set */
+		};
+	};
 
 	u8 prot, max_prot;
 	u32 flags;
@@ -61,37 +65,53 @@ struct vma {
 	struct vma *dead_next;	    /* chain of removed vmas, see struct mm_op */
 };
 
+/* One reference, all else zero. NULL: no memory. */
+struct vma *vma_new(void);
+/* The last one frees v with its references; not under active_lock if v has a mappable. */
+void vma_put(struct vma *v);
+
 struct vma_set {
-	struct avl_root root;
-	size_t count;
+	struct span_tree tree;
 	u64 generation; /* rises with every change of bounds or rights */
 };
 
 void vma_set_init(struct vma_set *s);
+/* Drops all of it. Who has a mappable must be held by others. */
+void vma_set_clear(struct vma_set *s);
+/* s, which is empty, gets all that `from` has. */
+void vma_set_share(struct vma_set *s, struct vma_set *from);
+/* What follows needs this for the place (span_tree_own). 0, -ENOMEM. */
+int vma_set_own(struct vma_set *s, u64 start, u64 end);
+/* Takes over the reference. */
 void vma_set_insert(struct vma_set *s, struct vma *v);
+/* The reference is the caller's. */
 void vma_set_remove(struct vma_set *s, struct vma *v);
-/* New bounds that keep v's place in the order. */
+/* A copy takes v's place; references as above. */
+void vma_set_replace(struct vma_set *s, struct vma *v, struct vma *copy);
+/* New bounds that keep v's place in the order; v is exclusive. */
 void vma_set_resize(struct vma_set *s, struct vma *v, u64 start, u64 end);
-/* After a change of flags that matter to the gaps (VMA_GROWSDOWN). */
+/* After a change of v's flags. */
 void vma_set_touch(struct vma_set *s, struct vma *v);
+/* The first vma that ends after addr and has one of these VMA_* or VMA_MARK_*, or NULL. */
+struct vma *vma_set_marked(const struct vma_set *s, u64 addr, u32 marks);
 /* The first vma that ends after addr, or NULL. */
 struct vma *vma_set_seek(const struct vma_set *s, u64 addr);
 /* The vma that contains addr, or NULL. */
 struct vma *vma_set_find(const struct vma_set *s, u64 addr);
 struct vma *vma_set_first(const struct vma_set *s);
-struct vma *vma_next(const struct vma *v);
-struct vma *vma_prev(const struct vma *v);
+struct vma *vma_next(const struct vma_set *s, const struct vma *v);
+struct vma *vma_prev(const struct vma_set *s, const struct vma *v);
+
+static inline size_t vma_set_count(const struct vma_set *s)
+{
+	return s->tree.count;
+}
 
 static inline u64 vma_len(const struct vma *v)
 {
 	return v->end - v->start;
 }
 
-struct gap_query {
-	u64 len, align; /* align: power of two >= page */
-	u64 low, high;	/* the result lies in [low, high) */
-	bool top_down;	/* the highest fit, else the lowest */
-};
 /* Guard gaps below vmas that grow down are not free. True and the start of a free range, or false.
  */
 bool vma_set_find_gap(const struct vma_set *s, const struct gap_query *q, u64 *ret_start);

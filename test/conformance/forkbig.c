@@ -260,4 +260,151 @@ CASE(killed_after_fork)
 	}
 }
 
+/* ---- many mappings, of which each side changes its own ---- */
+
+#define SPREAD 1000
+
+static struct {
+	int prot; /* -1: not mapped */
+	uint64_t value;
+} spread[SPREAD];
+static char *spread_at;
+static int zero_fd;
+
+static unsigned next_random(unsigned *seed)
+{
+	*seed = *seed * 1103515245 + 12345;
+	return *seed >> 16;
+}
+
+static void check_spread(void)
+{
+	for (size_t i = 0; i < SPREAD; i++) {
+		char *at = spread_at + i * PG;
+		unsigned char vec;
+		if (spread[i].prot < 0) {
+			CHECK_ERR(mincore(at, PG, &vec), ENOMEM);
+			continue;
+		}
+		CHECK_EQ(mincore(at, PG, &vec), 0);
+		if (spread[i].prot & PROT_READ)
+			CHECK_EQ(*(volatile uint64_t *)(at + 8), spread[i].value);
+		if (spread[i].prot & PROT_WRITE)
+			CHECK_EQ(read(zero_fd, at, 1), 1);
+		else
+			CHECK_ERR(read(zero_fd, at, 1), EFAULT);
+	}
+}
+
+static void change_spread(unsigned seed, int count)
+{
+	while (count--) {
+		size_t i = next_random(&seed) % SPREAD, end = i + 1 + next_random(&seed) % 4, k;
+		int prot = next_random(&seed) % 3;
+		char *at = spread_at + i * PG;
+		prot = prot == 0 ? PROT_READ : prot == 1 ? RW : PROT_NONE;
+		end = end > SPREAD ? SPREAD : end;
+		switch (next_random(&seed) % 4) {
+		case 0:
+			CHECK_EQ(munmap(at, (end - i) * PG), 0);
+			for (; i < end; i++)
+				spread[i].prot = -1;
+			break;
+		case 1:
+			CHECK(mmap(at, (end - i) * PG, prot,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at);
+			for (; i < end; i++) {
+				spread[i].prot = prot;
+				spread[i].value = 0;
+			}
+			break;
+		case 2:
+			for (k = i; k < end && spread[k].prot >= 0; k++)
+				;
+			if (k == i)
+				break;
+			CHECK_EQ(mprotect(at, (k - i) * PG, prot), 0);
+			for (; i < k; i++)
+				spread[i].prot = prot;
+			break;
+		default:
+			if (spread[i].prot != RW)
+				break;
+			spread[i].value = next_random(&seed);
+			*(volatile uint64_t *)(at + 8) = spread[i].value;
+		}
+	}
+}
+
+/* Both sides of each fork change what they have, at the same time, and see only that. */
+static void fork_spread(int depth, unsigned seed)
+{
+	for (int round = 0; round < 2; round++) {
+		pid_t pid = fork();
+		CHECK(pid >= 0);
+		if (pid == 0) {
+			change_spread(seed + 1000, 400);
+			check_spread();
+			if (depth)
+				fork_spread(depth - 1, seed + 7);
+			change_spread(seed + 2000, 4000);
+			check_spread();
+			_exit(0);
+		}
+		change_spread(seed + (unsigned)round, 100);
+		check_spread();
+		reap(pid);
+		check_spread();
+	}
+}
+
+CASE(many_mappings)
+{
+	zero_fd = open("/dev/zero", O_RDONLY);
+	CHECK(zero_fd >= 0);
+	spread_at = big_new(SPREAD * PG);
+	for (size_t i = 0; i < SPREAD; i++) {
+		spread[i].prot = i % 2 ? RW : PROT_READ;
+		if (i % 3 == 0)
+			*(volatile uint64_t *)(spread_at + i * PG + 8) = spread[i].value = i;
+	}
+	for (size_t i = 0; i < SPREAD; i += 2)
+		CHECK_EQ(mprotect(spread_at + i * PG, PG, PROT_READ), 0);
+	check_spread();
+	fork_spread(1, 1);
+}
+
+/* What a child gets differently, here and there among many mappings. */
+CASE(many_mappings_with_advice)
+{
+	char *p = big_new(SPREAD * PG);
+	unsigned char vec;
+	pid_t pid;
+	for (size_t i = 0; i < SPREAD; i += 2)
+		CHECK_EQ(mprotect(p + i * PG, PG, PROT_READ), 0);
+	for (size_t i = 1; i < SPREAD; i += 2)
+		p[i * PG] = (char)i;
+	for (size_t i = 1; i < SPREAD; i += 500) {
+		CHECK_EQ(madvise(p + i * PG, PG, MADV_DONTFORK), 0);
+		CHECK_EQ(madvise(p + (i + 100) * PG, PG, MADV_WIPEONFORK), 0);
+	}
+	for (int round = 0; round < 2; round++) {
+		pid = fork();
+		CHECK(pid >= 0);
+		if (pid == 0) {
+			for (size_t i = 1; i < SPREAD; i += 2) {
+				if (i % 500 == 1)
+					CHECK_ERR(mincore(p + i * PG, PG, &vec), ENOMEM);
+				else
+					CHECK_EQ(p[i * PG], i % 500 == 101 ? 0 : (char)i);
+			}
+			CHECK_EQ(munmap(p, SPREAD * PG), 0);
+			_exit(0);
+		}
+		reap(pid);
+		for (size_t i = 1; i < SPREAD; i += 2)
+			CHECK_EQ(p[i * PG], (char)i);
+	}
+}
+
 CONF_MAIN
