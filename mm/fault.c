@@ -181,6 +181,8 @@ int mm_grow_down(struct mm *mm, u64 addr)
 		goto out;
 	if ((v->flags & VMA_LOCKED) && mm_may_lock(mm, &mm->limits, grow) < 0)
 		goto out;
+	if ((v->flags & VMA_ACCOUNT) && mm_promise(&op, &mm->limits, grow) < 0)
+		goto out;
 	v = vma_own(mm, v);
 	if (!v)
 		goto out;

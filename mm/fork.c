@@ -85,6 +85,8 @@ static int copy_vmas(struct mm *parent, struct mm *child)
 	for (v = vma_set_marked(&parent->vmas, 0, VMA_UNLIKE); v && err == 0;
 	     v = vma_set_marked(&parent->vmas, v->end, VMA_UNLIKE))
 		err = copy_vma(child, v);
+	if (err == 0)
+		err = mm_promise_child(child, parent);
 	child->peak_vm = child->total;
 	child->mmap_base = parent->mmap_base;
 	child->limits = parent->limits;

@@ -1,5 +1,6 @@
 /* mmap, munmap, brk. Checks and their order follow Linux's mm/mmap.c and mm/vma.c. */
 #include "mm/mm_impl.h"
+#include "pgalloc/promise.h"
 
 #include <linux/mman.h>
 #include <stdlib.h>
@@ -133,8 +134,10 @@ static u32 flags_of(const struct mm *mm, const struct mm_mmap_args *a)
 		flags |= VMA_GROWSDOWN;
 	if (a->grow_stack)
 		flags |= VMA_GROWSDOWN | VMA_STACK;
-	if (a->flags & MAP_NORESERVE)
+	if ((a->flags & MAP_NORESERVE) && pgalloc_promise(mm->memory)->mode != PROMISE_NEVER)
 		flags |= VMA_NORESERVE;
+	if ((a->prot & PROT_WRITE) && !(flags & (VMA_SHARED | VMA_NORESERVE)))
+		flags |= VMA_ACCOUNT;
 	return flags;
 }
 
@@ -229,19 +232,26 @@ static s64 place(struct mm *mm, const struct mm_mmap_args *a, u64 len)
 	return (s64)a->addr;
 }
 
-static u64 bytes_mapped(struct mm *mm, u64 start, u64 end)
+static u64 bytes_mapped(struct mm *mm, u64 start, u64 end, u64 *ret_accounted)
 {
 	struct vma *v = vma_set_seek(&mm->vmas, start);
 	u64 sum = 0;
 
-	for (; v && v->start < end; v = vma_next(&mm->vmas, v))
-		sum += MIN(v->end, end) - MAX(v->start, start);
+	*ret_accounted = 0;
+	for (; v && v->start < end; v = vma_next(&mm->vmas, v)) {
+		u64 len = MIN(v->end, end) - MAX(v->start, start);
+
+		sum += len;
+		if (v->flags & VMA_ACCOUNT)
+			*ret_accounted += len;
+	}
 	return sum;
 }
 
 static s64 map_locked(struct mm_op *op, const struct mm_mmap_args *a, struct vma *v, u64 len)
 {
 	struct mm *mm = op->mm;
+	u64 replaced, accounted;
 	s64 addr;
 	int err;
 
@@ -261,14 +271,13 @@ static s64 map_locked(struct mm_op *op, const struct mm_mmap_args *a, struct vma
 	err = check_type(a);
 	if (err < 0)
 		return err;
-	if (!mm_may_expand(mm, &a->limits, v->prot, v->flags, len,
-			   bytes_mapped(mm, v->start, v->end)))
+	replaced = bytes_mapped(mm, v->start, v->end, &accounted);
+	if (!mm_may_expand(mm, &a->limits, v->prot, v->flags, len, replaced))
 		return -ENOMEM;
-	/* Overcommit as Linux's default mode: only what could never be is refused. */
-	if (!v->mappable && (v->prot & PROT_WRITE) && !(v->flags & VMA_NORESERVE) &&
-	    len > pgalloc_limit(mm->memory))
-		return -ENOMEM;
-	err = vma_set_own(&mm->vmas, v->start, v->end);
+	if ((v->flags & VMA_ACCOUNT) && accounted < len)
+		err = mm_promise(op, &a->limits, len - accounted);
+	if (err == 0)
+		err = vma_set_own(&mm->vmas, v->start, v->end);
 	if (err == 0)
 		err = mm_unmap_range(op, v->start, v->end);
 	if (err < 0)
@@ -335,7 +344,7 @@ static bool brk_grow(struct mm_op *op, u64 start, u64 end, const struct mm_limit
 {
 	struct mm *mm = op->mm;
 	struct vma *next = vma_set_seek(&mm->vmas, start), *v;
-	u32 flags = VMA_HEAP | mm->future_lock;
+	u32 flags = VMA_HEAP | VMA_ACCOUNT | mm->future_lock;
 
 	if (end > mm->max || (next && end + PAGE_SIZE > vma_guarded_start(next)))
 		return false;
@@ -343,7 +352,7 @@ static bool brk_grow(struct mm_op *op, u64 start, u64 end, const struct mm_limit
 		return false;
 	if ((flags & VMA_LOCKED) && mm_may_lock(mm, l, end - start) < 0)
 		return false;
-	if (vma_set_count(&mm->vmas) > MM_MAX_VMAS || end - start > pgalloc_limit(mm->memory))
+	if (vma_set_count(&mm->vmas) > MM_MAX_VMAS || mm_promise(op, l, end - start) < 0)
 		return false;
 	v = vma_set_own(&mm->vmas, start, end) == 0 ? vma_new() : NULL;
 	if (!v)

@@ -1,5 +1,6 @@
 /* Life of an address space. */
 #include "mm/mm_impl.h"
+#include "pgalloc/promise.h"
 
 #include <stdlib.h>
 
@@ -15,6 +16,7 @@ void mm_op_end(struct mm_op *op)
 	struct mm *mm = op->mm;
 	struct vma *v, *next;
 
+	mm_promise_settle(mm, op->promised);
 	mutex_unlock(&mm->active_lock);
 	for (v = op->dead; v; v = v->dead_next)
 		vma_reg_release(v->reg);
@@ -23,6 +25,56 @@ void mm_op_end(struct mm_op *op)
 		next = v->dead_next;
 		vma_put(v);
 	}
+}
+
+int mm_promise(struct mm_op *op, const struct mm_limits *l, u64 bytes)
+{
+	struct mm *mm = op->mm;
+	int err = promise_take(pgalloc_promise(mm->memory), bytes, mm->total, l->admin);
+
+	if (err == 0)
+		op->promised += bytes;
+	return err;
+}
+
+void mm_promise_settle(struct mm *mm, u64 taken)
+{
+	s64 more = (s64)(mm->accounted - mm->promised - taken);
+
+	if (more)
+		promise_add(pgalloc_promise(mm->memory), more);
+	mm->promised = mm->accounted;
+}
+
+int mm_promise_child(struct mm *child, const struct mm *parent)
+{
+	struct promise *p = pgalloc_promise(child->memory);
+	struct vma *v;
+	u64 taken = 0;
+	int err;
+
+	switch (atomic_load(&p->mode)) {
+	case PROMISE_NEVER:
+		err = promise_take(p, child->accounted, parent->total, parent->limits.admin);
+		if (err < 0)
+			return err;
+		taken = child->accounted;
+		break;
+	case PROMISE_GUESS:
+		/* Each vma is a request of its own; they may have been merged since. */
+		v = child->accounted > p->total ? vma_set_first(&child->vmas) : NULL;
+		for (; v; v = vma_next(&child->vmas, v))
+			if ((v->flags & VMA_ACCOUNT) && vma_len(v) > p->total)
+				return -ENOMEM;
+		break;
+	}
+	mm_promise_settle(child, taken);
+	return 0;
+}
+
+u64 mm_space(struct mm *mm)
+{
+	return __atomic_load_n(&mm->total, __ATOMIC_RELAXED);
 }
 
 int mm_new(const struct mm_config *config, struct mm **ret)

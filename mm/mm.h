@@ -34,6 +34,7 @@ struct mm;
 struct mm_limits {
 	u64 as, data, stack, memlock; /* RLIM_INFINITY = none */
 	bool may_lock;		      /* CAP_IPC_LOCK */
+	bool admin;		      /* CAP_SYS_ADMIN: promised memory's reserve is for it */
 };
 
 /* The limits that stack growth by a fault obeys; each call with limits sets them too. */
@@ -215,6 +216,8 @@ struct mm_stats {
 	u64 minor_faults, major_faults;
 	size_t map_count;
 };
+/* Bytes mapped, without locks. */
+u64 mm_space(struct mm *mm);
 /* For a new program's first instructions: begins to map what is at hand of its images and stack. */
 void mm_map_ahead(struct mm *mm);
 /* peak_rss is the highest rss that any call saw. Walks all that is mapped. */
@@ -229,9 +232,11 @@ u64 mm_last_peak_rss(struct mm *mm);
 struct mm_vma_info {
 	u64 start, end, offset;
 	int prot; /* PROT_* */
-	bool shared, locked, grows_down;
+	bool shared, locked;
 	u32 dev_major, dev_minor;
 	u64 ino;
+	/* VmFlags of smaps: two letters each, after a blank. */
+	char vm_flags[80];
 	char name[4096]; /* path, [heap], [stack], [anon:x], or "" */
 	/* smaps, bytes: filled only when with_usage */
 	u64 rss, pss, shared_clean, shared_dirty, private_clean, private_dirty, referenced,

@@ -56,7 +56,10 @@ struct mm {
 	struct rwlock map_lock;
 	/* changed under map_lock (write) and active_lock, read under either */
 	struct vma_set vmas;
-	u64 total, data, locked; /* bytes of vmas: all, private writable, VMA_LOCKED */
+	/* bytes of vmas: all, private writable, VMA_LOCKED, VMA_ACCOUNT */
+	u64 total, data, locked, accounted;
+	u64 promised; /* what of the memory file's promises is for this mm: `accounted`, between
+			 operations */
 	u64 mmap_base;
 	u32 future_lock; /* VMA_LOCKED | VMA_LOCKONFAULT of MCL_FUTURE */
 	struct mm_limits limits;
@@ -130,11 +133,20 @@ void mm_empty_locked(struct mm *mm);
 struct mm_op {
 	struct mm *mm;
 	struct vma *dead; /* removed vmas */
+	u64 promised;	  /* taken for what is to become VMA_ACCOUNT */
 };
 
 void mm_op_begin(struct mm *mm, struct mm_op *op);
 /* Unlocks, then unregisters and frees the dead vmas. */
 void mm_op_end(struct mm_op *op);
+
+/* -ENOMEM when that many more bytes cannot be promised (pgalloc/promise.h); the operation's end
+ * gives back what no vma accounts for then. */
+int mm_promise(struct mm_op *op, const struct mm_limits *l, u64 bytes);
+/* The same for all that fork's child has copied of its parent's vmas. */
+int mm_promise_child(struct mm *child, const struct mm *parent);
+/* Brings mm's promise to what its vmas account for; `taken` has been taken beside it. */
+void mm_promise_settle(struct mm *mm, u64 taken);
 
 /* ---- vmas (vma.c); map_lock (write) and active_lock held ---- */
 

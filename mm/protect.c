@@ -6,12 +6,43 @@
 #endif
 #define PROT_GROWS (PROT_GROWSDOWN | PROT_GROWSUP)
 
+/* Nothing has been written there since it was mapped. */
+static bool untouched(struct mm *mm, const struct vma *v)
+{
+	struct pma *p = pma_set_seek(&mm->pmas, v->start);
+
+	while (p && p->start < v->end && !p->file)
+		p = pma_next(p);
+	return !p || p->start >= v->end;
+}
+
+/* The flags of [start, end) of v when its rights change to prot: what may be written is promised
+ * from then on, what never was written not any more (mprotect_fixup of Linux). */
+static int new_account(struct mm_op *op, const struct vma *v, u64 len, u8 prot,
+		       const struct mm_limits *limits, u32 *ret_flags)
+{
+	int err = 0;
+
+	*ret_flags = v->flags;
+	if (prot & PROT_WRITE) {
+		if (v->flags & (VMA_ACCOUNT | VMA_SHARED | VMA_NORESERVE))
+			return 0;
+		err = mm_promise(op, limits, len);
+		if (err == 0)
+			*ret_flags |= VMA_ACCOUNT;
+	} else if ((v->flags & VMA_ACCOUNT) && vma_is_anon(v) && untouched(op->mm, v)) {
+		*ret_flags &= ~(u32)VMA_ACCOUNT;
+	}
+	return err;
+}
+
 /* Changes one vma's part [start, end); the vma is cut there. */
 static int protect_part(struct mm_op *op, struct vma *v, u64 start, u64 end, u8 prot,
 			const struct mm_limits *limits, struct vma **ret)
 {
 	struct mm *mm = op->mm;
 	u64 grows = 0;
+	u32 flags;
 	int err;
 
 	*ret = v;
@@ -27,13 +58,15 @@ static int protect_part(struct mm_op *op, struct vma *v, u64 start, u64 end, u8 
 		    mm->data + grows > limits->data)
 			return -ENOMEM;
 	}
-	err = vma_cut(mm, start, end);
+	err = new_account(op, v, end - start, prot, limits, &flags);
+	if (err == 0)
+		err = vma_cut(mm, start, end);
 	if (err < 0)
 		return err;
 	v = vma_own(mm, vma_set_find(&mm->vmas, start));
 	if (!v)
 		return -ENOMEM;
-	vma_change(mm, v, prot, v->flags);
+	vma_change(mm, v, prot, flags);
 	/* Who is about to change code looks at it before. */
 	if ((prot & PROT_WRITE) && v->mappable)
 		text_drop(mm, start, end);

@@ -143,7 +143,8 @@ static int move(struct mm_op *op, struct remap *r, struct vma *v)
 	if (vma_set_count(&mm->vmas) >= MM_MAX_VMAS - 3)
 		return -ENOMEM;
 	if ((r->flags & MREMAP_DONTUNMAP) &&
-	    !mm_may_expand(mm, r->limits, v->prot, v->flags, r->old_len, 0))
+	    (!mm_may_expand(mm, r->limits, v->prot, v->flags, r->old_len, 0) ||
+	     ((v->flags & VMA_ACCOUNT) && mm_promise(op, r->limits, r->old_len) < 0)))
 		return -ENOMEM;
 	err = vma_set_own(&mm->vmas, r->new, r->new + r->new_len);
 	if (err == 0 && r->old_len && !keep)
@@ -187,8 +188,9 @@ static int move(struct mm_op *op, struct remap *r, struct vma *v)
 }
 
 /* What Linux checks of the vma before it grows or moves. */
-static int check_vma(const struct mm *mm, const struct remap *r, const struct vma *v)
+static int check_vma(struct mm_op *op, const struct remap *r, const struct vma *v)
 {
+	const struct mm *mm = op->mm;
 	u64 offset, grow;
 
 	if (!v || (v->flags & VMA_RESERVED))
@@ -206,7 +208,9 @@ static int check_vma(const struct mm *mm, const struct remap *r, const struct vm
 	grow = r->new_len - r->old_len;
 	if ((v->flags & VMA_LOCKED) && mm_may_lock(mm, r->limits, grow) < 0)
 		return -EAGAIN;
-	return mm_may_expand(mm, r->limits, v->prot, v->flags, grow, 0) ? 0 : -ENOMEM;
+	if (!mm_may_expand(mm, r->limits, v->prot, v->flags, grow, 0))
+		return -ENOMEM;
+	return v->flags & VMA_ACCOUNT ? mm_promise(op, r->limits, grow) : 0;
 }
 
 /* Moves one vma's part to a fixed place, unmapping what is there. */
@@ -218,7 +222,7 @@ static int move_to(struct mm_op *op, struct remap *r)
 
 	if (vma_set_count(&mm->vmas) >= MM_MAX_VMAS - 3)
 		return -ENOMEM;
-	err = check_vma(mm, r, vma_set_find(&mm->vmas, r->old));
+	err = check_vma(op, r, vma_set_find(&mm->vmas, r->old));
 	if (err < 0)
 		return err;
 	err = mm_unmap_range(op, r->new, r->new + r->new_len);
@@ -289,7 +293,7 @@ static s64 remap_locked(struct mm_op *op, struct remap *r)
 		err = mm_unmap_range(op, r->old + r->new_len, r->old + r->old_len);
 		return err < 0 ? err : (s64)r->old;
 	}
-	err = check_vma(mm, r, v);
+	err = check_vma(op, r, v);
 	if (err < 0)
 		return err;
 	if (!(r->flags & MREMAP_DONTUNMAP) && r->old_len && can_grow_in_place(mm, r, v)) {

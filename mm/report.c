@@ -181,6 +181,45 @@ static void name_of(const struct mm *mm, const struct vma *v, char *buf, size_t 
 		buf[0] = '\0';
 }
 
+/* Linux's show_smap_vma_flags; in the order of its bits. */
+static void flags_text(const struct vma *v, char *buf, size_t size)
+{
+	const struct {
+		bool on;
+		char text[4];
+	} all[] = {
+		{ v->prot & PROT_READ, " rd" },
+		{ v->prot & PROT_WRITE, " wr" },
+		{ v->prot & PROT_EXEC, " ex" },
+		{ v->flags & VMA_SHARED && v->max_prot & PROT_WRITE, " sh" },
+		{ v->max_prot & PROT_READ, " mr" },
+		{ v->max_prot & PROT_WRITE, " mw" },
+		{ v->max_prot & PROT_EXEC, " me" },
+		{ v->flags & VMA_SHARED, " ms" },
+		{ v->flags & VMA_GROWSDOWN, " gd" },
+		{ v->flags & VMA_LOCKED, " lo" },
+		{ v->flags & VMA_SEQUENTIAL, " sr" },
+		{ v->flags & VMA_RANDOM, " rr" },
+		{ v->flags & VMA_DONTFORK, " dc" },
+		{ v->flags & VMA_RESERVED, " de" },
+		{ v->flags & VMA_LOCKONFAULT, " lf" },
+		{ v->flags & VMA_ACCOUNT, " ac" },
+		{ v->flags & VMA_NORESERVE, " nr" },
+		{ v->flags & VMA_WIPEONFORK, " wf" },
+		{ v->flags & VMA_DONTDUMP, " dd" },
+		{ v->flags & VMA_HUGE, " hg" },
+		{ v->flags & VMA_NOHUGE, " nh" },
+	};
+
+	buf[0] = '\0';
+	for (size_t i = 0, len = 0; i < ARRAY_SIZE(all) && len + 3 < size; i++) {
+		if (!all[i].on)
+			continue;
+		memcpy(buf + len, all[i].text, sizeof(all[i].text));
+		len += 3;
+	}
+}
+
 bool mm_vma_at_or_after(struct mm *mm, u64 addr, bool with_usage, struct mm_vma_info *ret)
 {
 	struct vma *v;
@@ -199,13 +238,13 @@ bool mm_vma_at_or_after(struct mm *mm, u64 addr, bool with_usage, struct mm_vma_
 	ret->prot = v->prot;
 	ret->shared = v->flags & VMA_SHARED;
 	ret->locked = v->flags & VMA_LOCKED;
-	ret->grows_down = v->flags & VMA_GROWSDOWN;
 	if (v->mappable) {
 		ret->offset = v->offset;
 		if (v->mappable->ops->identify)
 			v->mappable->ops->identify(v->mappable, &ret->dev_major, &ret->dev_minor,
 						   &ret->ino);
 	}
+	flags_text(v, ret->vm_flags, sizeof(ret->vm_flags));
 	name_of(mm, v, ret->name, sizeof(ret->name));
 	if (with_usage && !(v->flags & VMA_RESERVED)) {
 		mutex_lock(&mm->active_lock);

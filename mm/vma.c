@@ -152,6 +152,8 @@ static void account(struct mm *mm, const struct vma *v, u64 sign)
 		mm->data += len;
 	if (v->flags & VMA_LOCKED)
 		mm->locked += len;
+	if (v->flags & VMA_ACCOUNT)
+		mm->accounted += len;
 	if (mm->total > mm->peak_vm)
 		mm->peak_vm = mm->total;
 }
@@ -223,6 +225,7 @@ void vma_share_all(struct mm *mm, struct mm *from)
 	mm->total = from->total;
 	mm->data = from->data;
 	mm->locked = from->locked;
+	mm->accounted = from->accounted;
 }
 
 struct vma *vma_leave_all(struct mm *mm)
@@ -239,7 +242,7 @@ struct vma *vma_leave_all(struct mm *mm)
 		dead = v;
 	}
 	vma_set_clear(&mm->vmas);
-	mm->total = mm->data = mm->locked = 0;
+	mm->total = mm->data = mm->locked = mm->accounted = 0;
 	return dead;
 }
 

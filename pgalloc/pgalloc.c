@@ -220,6 +220,7 @@ int pgalloc_new(int host_fd, bool disk_backed, int stub_slot, u64 limit, struct 
 		.disk_backed = disk_backed,
 	};
 	p->limit = limit;
+	promise_init(&p->promise, limit);
 	mutex_init(&p->lock, RANK_PGALLOC, "pgalloc");
 	mutex_init(&p->chunk_lock, RANK_LEAF, "pgalloc chunks");
 	mutex_init(&p->keepers_lock, RANK_KEEPERS, "pgalloc keepers");
@@ -578,4 +579,9 @@ u64 pgalloc_kept(struct pgalloc *p)
 u64 pgalloc_limit(const struct pgalloc *p)
 {
 	return p->limit;
+}
+
+struct promise *pgalloc_promise(struct pgalloc *p)
+{
+	return &p->promise;
 }

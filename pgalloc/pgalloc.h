@@ -148,6 +148,7 @@ void pgalloc_keeper_remove(struct pgalloc *p, struct pgalloc_keeper *k);
 void pgalloc_account_kept(struct pgalloc *p, s64 bytes);
 u64 pgalloc_kept(struct pgalloc *p);
 u64 pgalloc_limit(const struct pgalloc *p);		/* as given to pgalloc_new */
+struct promise *pgalloc_promise(struct pgalloc *p);	/* pgalloc/promise.h; of that limit */
 u64 pgalloc_room(struct pgalloc *p);			/* bytes that can still be handed out */
 u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id); /* bytes reserved under this id */
 /* Bytes under this id that have more than one reference. Walks all ranges, letting others in now

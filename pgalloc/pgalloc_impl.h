@@ -8,6 +8,7 @@
 #include "pgalloc/extent.h"
 #include "pgalloc/known.h"
 #include "pgalloc/pgalloc.h"
+#include "pgalloc/promise.h"
 #include "pgalloc/recycle.h"
 
 #include <stdatomic.h>
@@ -32,6 +33,8 @@ struct pgalloc {
 	u64 file_size;		/* protected by lock */
 	u64 leaked; /* protected by lock: ranges that could not be emptied, never reused */
 	u64 lent;   /* protected by lock: bytes of the limit that the large file has handed out */
+
+	struct promise promise;
 
 	struct known_pages known;
 

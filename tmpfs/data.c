@@ -24,6 +24,7 @@ void tmpfs_data_destroy(struct tmpfs_data *d)
 	data_drop_window(d);
 	rwlock_unlock(&d->lock);
 	data_extents_release(d, &d->extents);
+	promise_add(pgalloc_promise(data_sb(d)->store), -(s64)d->promised);
 	rwlock_destroy(&d->lock);
 }
 
@@ -45,6 +46,39 @@ void data_drop_window(struct tmpfs_data *d)
 	window_closed(d);
 }
 
+bool data_charge(struct tmpfs_data *d, u64 n)
+{
+	struct tmpfs_sb *s = data_sb(d);
+
+	if (!tmpfs_charge(s, n))
+		return false;
+	if (d->promised || !promise_take(pgalloc_promise(s->store), n << PAGE_SHIFT, 0, false))
+		return true;
+	tmpfs_uncharge(s, n);
+	return false;
+}
+
+u64 data_charge_upto(struct tmpfs_data *d, u64 n)
+{
+	struct tmpfs_sb *s = data_sb(d);
+	u64 charged = tmpfs_charge_upto(s, n), grant = charged;
+
+	while (grant && !d->promised &&
+	       promise_take(pgalloc_promise(s->store), grant << PAGE_SHIFT, 0, false) < 0)
+		grant /= 2;
+	tmpfs_uncharge(s, charged - grant);
+	return grant;
+}
+
+void data_uncharge(struct tmpfs_data *d, u64 n)
+{
+	struct tmpfs_sb *s = data_sb(d);
+
+	tmpfs_uncharge(s, n);
+	if (!d->promised)
+		promise_add(pgalloc_promise(s->store), -(s64)(n << PAGE_SHIFT));
+}
+
 /* Inserts a charged, referenced range; on failure gives both back. */
 static int insert_or_release(struct tmpfs_data *d, u64 start, struct mem_range r)
 {
@@ -53,7 +87,7 @@ static int insert_or_release(struct tmpfs_data *d, u64 start, struct mem_range r
 
 	if (err < 0) {
 		memfile_put(s->memory, r);
-		tmpfs_uncharge(s, mem_range_len(r) >> PAGE_SHIFT);
+		data_uncharge(d, mem_range_len(r) >> PAGE_SHIFT);
 	}
 	return err;
 }
@@ -162,7 +196,7 @@ s64 data_fill_hole(struct tmpfs_data *d, u64 start, u64 len, u64 room)
 	/* What follows may have a unit of its own. */
 	if (s->large)
 		len = MIN(len, unit - (start & (unit - 1)));
-	charged = tmpfs_charge_upto(s, len >> PAGE_SHIFT) << PAGE_SHIFT;
+	charged = data_charge_upto(d, len >> PAGE_SHIFT) << PAGE_SHIFT;
 	if (!charged)
 		return -ENOSPC;
 	follow_run(d, start, charged);
@@ -170,7 +204,7 @@ s64 data_fill_hole(struct tmpfs_data *d, u64 start, u64 len, u64 room)
 		data_drop_window(d);
 	if (d->window.start != d->window.end || open_window(d, start, charged, room)) {
 		n = carve_window(d, start, charged);
-		tmpfs_uncharge(s, (charged - (n > 0 ? (u64)n : 0)) >> PAGE_SHIFT);
+		data_uncharge(d, (charged - (n > 0 ? (u64)n : 0)) >> PAGE_SHIFT);
 		d->append_next = start + (n > 0 ? (u64)n : 0);
 		return n;
 	}
@@ -179,7 +213,7 @@ s64 data_fill_hole(struct tmpfs_data *d, u64 start, u64 len, u64 room)
 	/* A memory file near its limit may still have smaller pieces. */
 	while ((err = pgalloc_allocate(s->store, len, &opts, &r)) < 0 && len > PAGE_SIZE)
 		len = MAX(PAGE_SIZE, (len / 2) & PAGE_MASK);
-	tmpfs_uncharge(s, (charged - (err < 0 ? 0 : len)) >> PAGE_SHIFT);
+	data_uncharge(d, (charged - (err < 0 ? 0 : len)) >> PAGE_SHIFT);
 	if (err < 0)
 		return err;
 	err = insert_or_release(d, start, r);

@@ -128,7 +128,7 @@ void data_extents_release(struct tmpfs_data *d, struct ktree *removed)
 		struct extent *e = to_extent(n);
 
 		memfile_put(sb_memory(s, e->large), (struct mem_range){ e->mem, e->mem + e->len });
-		tmpfs_uncharge(s, e->len >> PAGE_SHIFT);
+		data_uncharge(d, e->len >> PAGE_SHIFT);
 		free(e);
 	}
 }

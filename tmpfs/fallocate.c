@@ -166,7 +166,7 @@ static int allocate_range(struct tmpfs_data *d, u64 offset, u64 len, bool keep_s
 	rwlock_unlock(&d->lock);
 	if (!err)
 		err = plan_holes(d, start, end, &p);
-	if (!err && !tmpfs_charge(s, p.charged))
+	if (!err && !data_charge(d, p.charged))
 		err = -ENOSPC;
 	if (err < 0) {
 		free(p.pieces);
@@ -191,7 +191,7 @@ static int allocate_range(struct tmpfs_data *d, u64 offset, u64 len, bool keep_s
 	}
 	for (size_t i = 0; i < p.count; i++)
 		memfile_put(sb_memory(s, p.pieces[i].large), p.pieces[i].mem);
-	tmpfs_uncharge(s, p.charged);
+	data_uncharge(d, p.charged);
 	free(p.pieces);
 	return err;
 }

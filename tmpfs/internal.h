@@ -26,6 +26,7 @@
 #ifndef MINISENTRY_TMPFS_INTERNAL_H
 #define MINISENTRY_TMPFS_INTERNAL_H
 
+#include "pgalloc/promise.h"
 #include "tmpfs/ktree.h"
 #include "tmpfs/tmpfs.h"
 
@@ -119,7 +120,14 @@ struct tmpfs_data {
 	u64 append_bytes;     /* how long they are together */
 	u64 fault_next;	      /* the same for translate */
 	u32 fault_run;
+	u64 promised; /* immutable: bytes that were promised when it was made; 0: page by page */
 };
+
+/* tmpfs_charge and its like for pages of d, which count as promised memory (pgalloc/promise.h) too.
+ */
+u64 data_charge_upto(struct tmpfs_data *d, u64 n);
+bool data_charge(struct tmpfs_data *d, u64 n);
+void data_uncharge(struct tmpfs_data *d, u64 n);
 
 struct tmpfs_dirent {
 	struct knode by_cookie; /* key: cookie; protected by the directory's dir_lock */

@@ -79,17 +79,25 @@ int memfd_create_file(struct superblock *sb, const char *name, u32 flags, const 
 	return err;
 }
 
-int shmem_new(struct superblock *sb, u64 len, struct mappable **ret)
+int shmem_new(struct superblock *sb, const struct shmem_opts *opts, struct mappable **ret)
 {
+	struct promise *promise = pgalloc_promise(tmpfs_sb(sb)->store);
+	u64 promised = opts->reserve ? page_up_nofail(opts->len) : 0;
 	struct inode *inode;
 	int err;
 
-	if (len > TMPFS_MAX_SIZE)
+	if (opts->len > TMPFS_MAX_SIZE)
 		return -EINVAL;
-	err = unnamed_inode(sb, 0600, NULL, &inode);
+	err = promise_take(promise, promised, opts->space, opts->admin);
 	if (err < 0)
 		return err;
-	tmpfs_inode(inode)->data.size = len;
+	err = unnamed_inode(sb, 0600, NULL, &inode);
+	if (err < 0) {
+		promise_add(promise, -(s64)promised);
+		return err;
+	}
+	tmpfs_inode(inode)->data.size = opts->len;
+	tmpfs_inode(inode)->data.promised = promised;
 	*ret = &tmpfs_inode(inode)->data.mappable;
 	return 0;
 }

@@ -36,9 +36,18 @@ int tmpfs_remount(struct superblock *sb, const char *data, u64 total_memory);
 /* memfd_create(2): flags MFD_*. sb is the kernel's internal tmpfs. */
 int memfd_create_file(struct superblock *sb, const char *name, u32 flags, const struct cred *cred,
 		      struct file **ret);
-/* Shared anonymous memory of len bytes (MAP_SHARED|MAP_ANONYMOUS, SysV shm). Returns a reference.
+/*
+ * Shared anonymous memory of len bytes (MAP_SHARED|MAP_ANONYMOUS, SysV shm). reserve: all of it is
+ * promised now (pgalloc/promise.h), for a process with `space` bytes mapped; else page by page.
+ * Returns a reference. 0; -ENOMEM; -EINVAL: too long; -ENOSPC: too many files.
  */
-int shmem_new(struct superblock *sb, u64 len, struct mappable **ret);
+struct shmem_opts {
+	u64 len;
+	bool reserve;
+	bool admin; /* CAP_SYS_ADMIN */
+	u64 space;
+};
+int shmem_new(struct superblock *sb, const struct shmem_opts *opts, struct mappable **ret);
 /* Bytes of it that are allocated. */
 u64 shmem_allocated(const struct mappable *m);
 

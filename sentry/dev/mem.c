@@ -45,7 +45,8 @@ static ssize_t write_full(struct file *f, struct kiov *src, u64 offset, int flag
 
 static int zero_mappable(struct file *f, struct mappable **ret)
 {
-	return shmem_new(kernel->internal_tmpfs, ZERO_MAPPING_SIZE, ret);
+	return shmem_new(kernel->internal_tmpfs, &(struct shmem_opts){ .len = ZERO_MAPPING_SIZE },
+			 ret);
 }
 
 static ssize_t read_random(struct file *f, struct kiov *dst, u64 offset, int flags)

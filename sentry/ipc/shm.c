@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ipc.h>
+#include <sys/shm.h>
 
 /* Linux's SHM_DEST and SHM_LOCKED bits of shm_perm.mode. */
 #define MODE_DEST 01000
@@ -254,7 +255,11 @@ static int segment_new(struct shm_table *t, struct superblock *memory, int key, 
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
-	err = shmem_new(memory, bytes, &s->memory);
+	err = shmem_new(memory,
+			&(struct shmem_opts){ .len = bytes,
+					      .reserve = !(flags & SHM_NORESERVE),
+					      .admin = cred_capable(cred, CAP_SYS_ADMIN) },
+			&s->memory);
 	if (err < 0) {
 		free(s);
 		return err;

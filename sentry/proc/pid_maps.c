@@ -115,11 +115,7 @@ static void show_smap(const struct mm_vma_info *v, void *arg)
 	put_row(out, "KernelPageSize", PAGE_SIZE);
 	put_row(out, "MMUPageSize", PAGE_SIZE);
 	put_usage(out, &u);
-	textbuf_printf(out, "THPeligible:           0\nVmFlags:%s%s%s%s mr mw me%s%s%s\n",
-		       v->prot & PROT_READ ? " rd" : "", v->prot & PROT_WRITE ? " wr" : "",
-		       v->prot & PROT_EXEC ? " ex" : "", v->shared ? " sh" : "",
-		       v->grows_down ? " gd" : "", v->locked ? " lo" : "",
-		       v->prot & PROT_WRITE ? " ac" : "");
+	textbuf_printf(out, "THPeligible:           0\nVmFlags:%s \n", v->vm_flags);
 }
 
 int proc_show_smaps(const struct proc_ctx *c, struct file *f, struct textbuf *out)

@@ -1,9 +1,10 @@
 /*
- * /proc/sys. What can be set takes effect (hostname, domainname); everything else
+ * /proc/sys. What can be set takes effect (hostname, domainname, vm/overcommit_*); everything else
  * shows how this kernel behaves and is read-only, as in most containers.
  */
 #include "sentry/proc/internal.h"
 #include "base/host_time.h"
+#include "pgalloc/promise.h"
 #include "sentry/ipc/shm.h"
 #include "sentry/tty/tty.h"
 #include "vfs/pipe.h"
@@ -138,6 +139,53 @@ static int show_shm_max(const struct proc_ctx *c, struct file *f, struct textbuf
 	return 0;
 }
 
+/* ---- promised memory ---- */
+
+enum { OVERCOMMIT_MODE, OVERCOMMIT_RATIO, OVERCOMMIT_KBYTES };
+
+static int show_overcommit(const struct proc_ctx *c, struct file *f, struct textbuf *out)
+{
+	const struct promise *p = pgalloc_promise(c->kernel->memory);
+	u64 value = c->entry->index == OVERCOMMIT_MODE	  ? p->mode
+		    : c->entry->index == OVERCOMMIT_RATIO ? p->ratio
+							  : p->kbytes;
+
+	textbuf_printf(out, "%lu\n", value);
+	return 0;
+}
+
+/* Linux's overcommit_policy_handler and its like: ratio and kbytes exclude each other. */
+static ssize_t store_overcommit(const struct proc_ctx *c, struct file *f, const char *data,
+				size_t len)
+{
+	struct promise *p = pgalloc_promise(c->kernel->memory);
+	s64 value;
+
+	if (proc_parse_value(data, len, &value) < 0 || value < 0)
+		return -EINVAL;
+	switch (c->entry->index) {
+	case OVERCOMMIT_MODE:
+		if (value > PROMISE_NEVER)
+			return -EINVAL;
+		p->mode = (u32)value;
+		break;
+	case OVERCOMMIT_RATIO:
+		if (value > INT32_MAX)
+			return -EINVAL;
+		p->ratio = (u32)value;
+		p->kbytes = 0;
+		break;
+	default: p->kbytes = (u64)value; p->ratio = 0;
+	}
+	return (ssize_t)len;
+}
+
+#define OVERCOMMIT(name_, index_)                                                                  \
+	{                                                                                          \
+		.name = (name_), .mode = S_IFREG | 0644, .show = show_overcommit,                  \
+		.store = store_overcommit, .index = (index_)                                       \
+	}
+
 /* ---- tables ---- */
 
 static const struct proc_entry random_entries[] = {
@@ -211,7 +259,11 @@ static const struct proc_entry kernel_entries[] = {
 	{ 0 },
 };
 
+_Static_assert(PROMISE_ADMIN_RESERVE == 8192UL << 10, "admin_reserve_kbytes below");
+_Static_assert(PROMISE_USER_RESERVE == 131072UL << 10, "user_reserve_kbytes below");
+
 static const struct proc_entry vm_entries[] = {
+	PROC_TEXT("admin_reserve_kbytes", "8192\n"),
 	PROC_TEXT("dirty_background_ratio", "10\n"),
 	PROC_TEXT("dirty_ratio", "20\n"),
 	PROC_TEXT("drop_caches", "0\n"),
@@ -220,12 +272,13 @@ static const struct proc_entry vm_entries[] = {
 	PROC_FILE("mmap_min_addr", 0444, show_min_addr),
 	PROC_TEXT("nr_hugepages", "0\n"),
 	PROC_TEXT("oom_kill_allocating_task", "0\n"),
-	PROC_TEXT("overcommit_kbytes", "0\n"),
-	PROC_TEXT("overcommit_memory", "0\n"),
-	PROC_TEXT("overcommit_ratio", "50\n"),
+	OVERCOMMIT("overcommit_kbytes", OVERCOMMIT_KBYTES),
+	OVERCOMMIT("overcommit_memory", OVERCOMMIT_MODE),
+	OVERCOMMIT("overcommit_ratio", OVERCOMMIT_RATIO),
 	PROC_TEXT("panic_on_oom", "0\n"),
 	PROC_TEXT("swappiness", "60\n"),
 	PROC_TEXT("unprivileged_userfaultfd", "0\n"),
+	PROC_TEXT("user_reserve_kbytes", "131072\n"),
 	PROC_TEXT("vfs_cache_pressure", "100\n"),
 	{ 0 },
 };

@@ -1,4 +1,5 @@
 /* The table of /proc itself, and its system-wide files. */
+#include "pgalloc/promise.h"
 #include "sentry/proc/internal.h"
 #include <stdio.h>
 #include <string.h>
@@ -48,6 +49,7 @@ static int show_interrupts(const struct proc_ctx *c, struct file *f, struct text
 
 int proc_show_meminfo(const struct proc_ctx *c, struct file *f, struct textbuf *out)
 {
+	struct promise *promise = pgalloc_promise(c->kernel->memory);
 	struct pgalloc_usage u;
 	u64 total = c->kernel->memory_limit, used, mem_free, cache, shmem, anon;
 
@@ -95,8 +97,8 @@ int proc_show_meminfo(const struct proc_ctx *c, struct file *f, struct textbuf *
 		{ "NFS_Unstable", 0 },
 		{ "Bounce", 0 },
 		{ "WritebackTmp", 0 },
-		{ "CommitLimit", total },
-		{ "Committed_AS", MIN(u.reserved, total) },
+		{ "CommitLimit", promise_limit(promise) },
+		{ "Committed_AS", promise->bytes },
 		{ "VmallocTotal", 0x1fffffffffffULL << 2 },
 		{ "VmallocUsed", 0 },
 		{ "VmallocChunk", 0 },

@@ -1,6 +1,7 @@
 /* The calling task's own address space: mmap and what follows it, memfd_create. */
 #include "sentry/sys/handlers.h"
 #include "sentry/sys/sys_file.h"
+#include "pgalloc/promise.h"
 #include "sentry/dev/dev.h"
 #include "tmpfs/tmpfs.h"
 
@@ -60,12 +61,17 @@ static int check_file(struct file *f, int prot, int type, int flags, u8 *max_pro
 
 static s64 map_shared_anonymous(struct task *t, struct mm_mmap_args *m)
 {
-	u64 len;
+	struct promise *promise = pgalloc_promise(t->kernel->memory);
+	struct shmem_opts opts = {
+		.reserve = !(m->flags & MAP_NORESERVE) || promise->mode == PROMISE_NEVER,
+		.admin = m->limits.admin,
+		.space = mm_space(t->mm),
+	};
 	s64 r;
 
-	if (!page_up(m->len, &len) || !len)
+	if (!page_up(m->len, &opts.len) || !opts.len)
 		return m->len ? -ENOMEM : -EINVAL;
-	r = shmem_new(t->kernel->internal_tmpfs, len, &m->mappable);
+	r = shmem_new(t->kernel->internal_tmpfs, &opts, &m->mappable);
 	if (r < 0)
 		return r == -ENOSPC ? -ENOMEM : r;
 	m->offset = 0;

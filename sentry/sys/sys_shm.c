@@ -36,7 +36,7 @@ s64 sys_shmget(struct task *t, const u64 a[6])
 	shm_totals(table, &use);
 	if (((int)a[2] & IPC_CREAT || (int)a[0] == IPC_PRIVATE) && a[1] <= INT64_MAX &&
 	    use.shm_tot + a[1] / PAGE_SIZE > t->kernel->memory_limit / PAGE_SIZE)
-		return -ENOSPC;
+		return a[1] > t->kernel->memory_limit ? -ENOMEM : -ENOSPC;
 	return shm_get(table, t->kernel->internal_tmpfs, (int)a[0], a[1], (int)a[2], t->cred,
 		       t->tg->tgid);
 }

@@ -319,4 +319,5 @@ void task_mm_limits(struct task *t, struct mm_limits *ret)
 	ret->memlock = t->tg->limits[RLIMIT_MEMLOCK].rlim_cur;
 	mutex_unlock(&t->tg->limit_lock);
 	ret->may_lock = cred_capable(t->cred, CAP_IPC_LOCK);
+	ret->admin = cred_capable(t->cred, CAP_SYS_ADMIN);
 }

@@ -47,7 +47,7 @@ static struct fake_file *constant,
 static u32 constant_value[FAKE_FILE_PAGES], shared_value[FAKE_FILE_PAGES];
 static struct proc procs[PROCS];
 static const struct mm_limits no_limits = { RLIM_INFINITY, RLIM_INFINITY, RLIM_INFINITY,
-					    RLIM_INFINITY, true };
+					    RLIM_INFINITY, true,	  true };
 
 static u64 rnd(u64 n)
 {

@@ -160,8 +160,9 @@ static void op_remap(struct proc *p)
 		assert_int_equal(r, -EFAULT);
 		return;
 	}
-	/* File pieces that were mapped separately are separate vmas: refused, nothing changed. */
-	if (r == -EFAULT && old[first].kind != ANON)
+	/* File pieces that were mapped separately are separate vmas, as is what was writable once
+	 * beside what never was: refused, nothing changed. */
+	if (r == -EFAULT && n > 1)
 		return;
 	assert_int_equal(r, (s64)address(to));
 	for (int i = 0; i < new_n; i++) {

@@ -733,7 +733,7 @@ static void test_seals(void **s)
 			 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
 	m->ops->put(m);
 	file_put(f);
-	assert_int_equal(shmem_new(sb, 10 * PAGE_SIZE, &m), 0);
+	assert_int_equal(shmem_new(sb, &(struct shmem_opts){ .len = 10 * PAGE_SIZE }, &m), 0);
 	m->ops->put(m);
 	drop_sb();
 }
