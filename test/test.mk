@@ -14,14 +14,21 @@ endef
 $(foreach u,$(UNIT),$(eval $(call unit_rule,$(u))))
 .PHONY: $(addprefix unit-,$(UNIT))
 
+# What the guests of one folder share is compiled once.
+GUEST_CC = $(CC) -std=gnu17 -O1 -g $(WARN) -I.
+$(BUILD)/guest/%.o: test/%.c
+	@mkdir -p $(@D)
+	$(GUEST_CC) -MMD -MP -c -o $@ $<
+
 # Conformance: test/conformance/FAMILY.c, plain programs; the same binary runs natively and inside.
 CONF := $(patsubst test/conformance/%.c,%,$(wildcard test/conformance/*.c))
 # Bad pointers and counts are what the cases are about.
 CONF_WARN := -Wno-unknown-warning-option -Wno-unused-but-set-variable -Wno-stringop-overread -Wno-stringop-overflow -Wno-nonnull -Wno-array-bounds
 CONF_BINS := $(addprefix $(BUILD)/test/conformance/,$(CONF))
-$(BUILD)/test/conformance/%: test/conformance/%.c test/conformance/lib/conf.c test/conformance/conf.h
+CONF_LIB := $(BUILD)/guest/conformance/lib/conf.o
+$(BUILD)/test/conformance/%: test/conformance/%.c test/conformance/conf.h $(CONF_LIB)
 	@mkdir -p $(@D)
-	$(CC) -std=gnu17 -O1 -g $(WARN) $(CONF_WARN) -I. -Itest/conformance -o $@ $< test/conformance/lib/conf.c $(CONF_LINK) -lpthread -lrt -lutil
+	$(GUEST_CC) $(CONF_WARN) -Itest/conformance -o $@ $< $(CONF_LIB) $(CONF_LINK) -lpthread -lrt -lutil
 $(BUILD)/test/conformance/patch $(BUILD)/test/conformance/text: CONF_LINK = -static-pie
 $(BUILD)/test/conformance/patch_low $(BUILD)/test/conformance/text_low: CONF_LINK = -static -no-pie -Wl,--eh-frame-hdr
 $(BUILD)/test/conformance/patch_low: test/conformance/patch.c
@@ -33,12 +40,13 @@ test-programs: conformance-programs hostile-programs random-programs $(addprefix
 # Hostile guests: test/hostile/NAME.c, named attacks; keeper watches minisentry from outside.
 HOSTILE := $(patsubst test/hostile/%.c,%,$(wildcard test/hostile/*.c))
 HOSTILE_BINS := $(addprefix $(BUILD)/test/hostile/,$(HOSTILE) keeper)
+HOSTILE_LIB := $(BUILD)/guest/hostile/lib/hostile.o
 $(BUILD)/test/hostile/keeper: test/hostile/host/keeper.c
 	@mkdir -p $(@D)
-	$(CC) -std=gnu17 -O1 -g $(WARN) -o $@ $<
-$(BUILD)/test/hostile/%: test/hostile/%.c test/hostile/lib/hostile.c test/hostile/lib/hostile.h
+	$(GUEST_CC) -o $@ $<
+$(BUILD)/test/hostile/%: test/hostile/%.c test/hostile/lib/hostile.h $(HOSTILE_LIB)
 	@mkdir -p $(@D)
-	$(CC) -std=gnu17 -O1 -g $(WARN) $(CONF_WARN) -I. -o $@ $< $(if $(filter linger,$*),,test/hostile/lib/hostile.c) -lpthread -lrt
+	$(GUEST_CC) $(CONF_WARN) -o $@ $< $(if $(filter linger,$*),,$(HOSTILE_LIB)) -lpthread -lrt
 hostile-programs: $(HOSTILE_BINS)
 .PHONY: hostile-programs
 
@@ -58,7 +66,7 @@ fuzz-hostile: $(BUILD)/minisentry hostile-programs
 FUZZ := $(patsubst test/fuzz/%.c,$(BUILD)/test/fuzz/%,$(wildcard test/fuzz/*.c))
 $(BUILD)/test/fuzz/%: test/fuzz/%.c
 	@mkdir -p $(@D)
-	$(CC) -std=gnu17 -O1 -g $(WARN) $(CONF_WARN) -I. -o $@ $< -lpthread
+	$(GUEST_CC) $(CONF_WARN) -o $@ $< -lpthread
 fuzz: fuzz-hostile $(FUZZ)
 	for p in seccomp ptrace; do for f in $(FUZZ); do \
 		$(BUILD)/minisentry run --platform=$$p --ro $(abspath $(BUILD)):/fuzz --chdir /tmp -- \
@@ -75,9 +83,11 @@ stress: $(BUILD)/minisentry $(BUILD)/test/conformance/stress
 # Random operations against a model, RANDOM_OPS of them on each platform; make check does some thousands.
 RANDOM_TESTS := $(patsubst test/random/%.c,%,$(wildcard test/random/*.c))
 RANDOM_BINS := $(addprefix $(BUILD)/test/random/,$(RANDOM_TESTS))
-$(BUILD)/test/random/%: test/random/%.c test/random/lib/random.c test/random/lib/random.h
+RANDOM_LIB := $(BUILD)/guest/random/lib/random.o
+$(BUILD)/test/random/%: test/random/%.c test/random/lib/random.h $(RANDOM_LIB)
 	@mkdir -p $(@D)
-	$(CC) -std=gnu17 -O1 -g $(WARN) -I. -o $@ $< test/random/lib/random.c -lpthread
+	$(GUEST_CC) -o $@ $< $(wildcard test/random/$*/*.c) $(RANDOM_LIB) -lpthread
+$(BUILD)/test/random/memory: $(wildcard test/random/memory/*)
 random-programs: $(RANDOM_BINS)
 RANDOM_OPS ?= 1000000
 RANDOM_SEED ?= $(shell date +%s)
