@@ -37,23 +37,30 @@ static void prepare(void)
 		kill(getpid(), SIGUSR1);
 }
 
-static void signal_oneself_while(void *(*other)(void *))
+/* What another thread does, all the time. */
+struct meanwhile {
+	void *(*run)(void *);
+};
+
+static void signal_oneself(void *arg)
 {
+	const struct meanwhile *other = arg;
 	pthread_t t;
 
 	prepare();
-	pthread_create(&t, NULL, other, NULL);
+	pthread_create(&t, NULL, other->run, NULL);
 	for (;;)
 		CATCH(syscall(SYS_tgkill, getpid(), gettid(), SIGUSR1));
 }
 
-static void attack_with(void (*fn)(void *))
+static void attack_with(void *(*run)(void *))
 {
+	struct meanwhile other = { run };
 	uint64_t end = now_ms() + (uint64_t)RUN_MS;
 
 	while (now_ms() < end) {
 		rnd_seed(rnd());
-		in_child(fn, NULL, 300, NULL);
+		in_child(signal_oneself, &other, 300, NULL);
 	}
 }
 
@@ -99,14 +106,9 @@ static void *spoil_frames(void *arg)
 	return NULL;
 }
 
-static void frames(void *arg)
-{
-	signal_oneself_while(spoil_frames);
-}
-
 ATTACK(frame_changed_meanwhile)
 {
-	attack_with(frames);
+	attack_with(spoil_frames);
 }
 
 static void *spoil_headers(void *arg)
@@ -121,14 +123,9 @@ static void *spoil_headers(void *arg)
 	return NULL;
 }
 
-static void headers(void *arg)
-{
-	signal_oneself_while(spoil_headers);
-}
-
 ATTACK(header_changed_meanwhile)
 {
-	attack_with(headers);
+	attack_with(spoil_headers);
 }
 
 /* ---- the stack ---- */
@@ -151,14 +148,9 @@ static void *change_stack(void *arg)
 	return NULL;
 }
 
-static void stacks(void *arg)
-{
-	signal_oneself_while(change_stack);
-}
-
 ATTACK(stack_changed_meanwhile)
 {
-	attack_with(stacks);
+	attack_with(change_stack);
 }
 
 /* ---- the context page ---- */
@@ -179,14 +171,9 @@ static void *forge_moves(void *arg)
 	return NULL;
 }
 
-static void forged(void *arg)
-{
-	signal_oneself_while(forge_moves);
-}
-
 ATTACK(addresses_forged)
 {
-	attack_with(forged);
+	attack_with(forge_moves);
 }
 
 /* ---- jumps ---- */

@@ -54,13 +54,14 @@ void *random_shared(size_t size);
 #define EXPECT(r, cond)                                                                            \
 	do {                                                                                       \
 		if (!(cond))                                                                       \
-			random_fail(r, "line %d: %s", __LINE__, #cond);                            \
+			random_fail(r, "%s:%d: %s", __FILE__, __LINE__, #cond);                    \
 	} while (0)
 #define EXPECT_EQ(r, a, b)                                                                         \
 	do {                                                                                       \
 		long long a_ = (long long)(a), b_ = (long long)(b);                                \
 		if (a_ != b_)                                                                      \
-			random_fail(r, "line %d: %s is %lld, not %lld", __LINE__, #a, a_, b_);     \
+			random_fail(r, "%s:%d: %s is %lld, not %lld", __FILE__, __LINE__, #a, a_,  \
+				    b_);                                                           \
 	} while (0)
 
 #endif
