@@ -67,6 +67,12 @@ struct mappable_ops {
 	 */
 	int (*peek)(struct mappable *m, u64 offset, u64 want_start, u64 want_end,
 		    struct translation *ret);
+	/*
+	 * Sets vec[i] to 1 for each page of [start, end) (aligned) whose contents are in memory;
+	 * leaves the others. True: those have to be read from elsewhere first (a major fault). May
+	 * be NULL: false.
+	 */
+	bool (*resident)(struct mappable *m, u64 start, u64 end, u8 *vec);
 	/* Registers / unregisters a mapping. add may refuse (-EPERM for seals). */
 	int (*add)(struct mappable *m, struct mapping *mapping);
 	void (*remove)(struct mappable *m, struct mapping *mapping);

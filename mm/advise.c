@@ -301,8 +301,12 @@ int mm_mincore(struct mm *mm, u64 addr, u64 len, u8 *vec)
 		to = MIN(v->end, end);
 		if (v->flags & VMA_RESERVED)
 			memset(vec + (pos - addr) / PAGE_SIZE, 1, (to - pos) / PAGE_SIZE);
+		if (v->mappable && v->mappable->ops->resident)
+			v->mappable->ops->resident(v->mappable, vma_offset_at(v, pos),
+						   vma_offset_at(v, to),
+						   vec + (pos - addr) / PAGE_SIZE);
 		for (p = pma_set_seek(&mm->pmas, pos); p && p->start < to; p = pma_next(p))
-			if (p->file)
+			if (p->file && (p->owned || !v->mappable || !v->mappable->ops->resident))
 				mark_resident(p, MAX(p->start, pos), MIN(p->end, to), addr, vec);
 		pos = to;
 	}

@@ -84,11 +84,23 @@ static bool access_allowed(const struct vma *v, bool write, bool exec)
 	return v->prot != PROT_NONE;
 }
 
+/* Whether the page of a file has to be read from where the file is. */
+static bool must_read(const struct vma *v, u64 page)
+{
+	u64 offset = vma_offset_at(v, page);
+	u8 there = 0;
+
+	return v->mappable && v->mappable->ops->resident &&
+	       v->mappable->ops->resident(v->mappable, offset, offset + PAGE_SIZE, &there) &&
+	       !there;
+}
+
+/* As mm_fault. */
 static int fault_locked(struct mm *mm, struct vma *v, u64 page, bool write, bool exec)
 {
 	u8 need = write ? PROT_WRITE : exec ? PROT_EXEC : PROT_READ;
 	struct pma *p = pma_set_find(&mm->pmas, page);
-	bool fresh = !p;
+	bool fresh = !p, major = fresh && must_read(v, page);
 	int err;
 
 	if (p && (p->host_prot & need))
@@ -105,7 +117,9 @@ static int fault_locked(struct mm *mm, struct vma *v, u64 page, bool write, bool
 	err = backing_map(mm, v, p, false);
 	if (err == 0 && fresh)
 		backing_map_around(mm, v, page);
-	return err;
+	if (err == 0 && major)
+		atomic_fetch_add_explicit(&mm->major_faults, 1, memory_order_relaxed);
+	return err < 0 ? err : major;
 }
 
 static int fault_signal(int sig, int code, int *ret_sig, int *ret_code)

@@ -130,7 +130,8 @@ void mm_set_layout(struct mm *mm, u64 mmap_base);
 /* ---- faults ---- */
 
 /*
- * Resolves a guest fault. 0: mapped, run again. Otherwise *ret_sig and
+ * Resolves a guest fault. 0: mapped, run again; 1: the same, and data of a file had to be read (a
+ * major fault). Otherwise *ret_sig and
  * *ret_code say the signal: SIGSEGV with SEGV_MAPERR or SEGV_ACCERR, SIGBUS
  * with BUS_ADRERR; -ENOMEM: out of memory (kill by OOM). Returns -EFAULT for a signal.
  */

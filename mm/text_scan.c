@@ -22,6 +22,14 @@
 #define ENC_COUNT 0x03
 #define RT_SIGRETURN 15
 
+/* Nothing is there, and to ask for the page would allocate it. */
+static bool is_hole(struct mappable *m, u64 page)
+{
+	u8 there = 0;
+
+	return m->ops->resident && !m->ops->resident(m, page, page + PAGE_SIZE, &there) && !there;
+}
+
 int text_read(struct mappable *m, u64 offset, void *buf, size_t len)
 {
 	u8 *dst = buf;
@@ -32,9 +40,14 @@ int text_read(struct mappable *m, u64 offset, void *buf, size_t len)
 		struct translation t;
 		u64 page = page_down(offset), run;
 		const u8 *src;
-		size_t n;
-		int err = m->ops->translate(m, page, page, page_up_nofail(offset + len), false, &t);
+		size_t n = MIN(len, page + PAGE_SIZE - offset);
+		int err;
 
+		if (is_hole(m, page)) {
+			memset(dst, 0, n);
+			goto next;
+		}
+		err = m->ops->translate(m, page, page, page_up_nofail(offset + len), false, &t);
 		if (err == -EFAULT) {
 			memset(dst, 0, len);
 			return 0;
@@ -49,6 +62,7 @@ int text_read(struct mappable *m, u64 offset, void *buf, size_t len)
 		memfile_put(t.file, t.range);
 		if (!src)
 			return -ENOMEM;
+	next:
 		dst += n;
 		offset += n;
 		len -= n;

@@ -24,6 +24,7 @@ void tmpfs_data_destroy(struct tmpfs_data *d)
 	data_drop_window(d);
 	rwlock_unlock(&d->lock);
 	data_extents_release(d, &d->extents);
+	unwritten_free(d);
 	promise_add(pgalloc_promise(data_sb(d)->store), -(s64)d->promised);
 	rwlock_destroy(&d->lock);
 }
@@ -379,6 +380,8 @@ static ssize_t write_locked(struct tmpfs_data *d, struct kiov *src, u64 offset, 
 		}
 		if (off < fresh_until)
 			left = MIN(left, fresh_until - off);
+		unwritten_clear(d, page_down(off),
+				page_up_nofail(off + MIN(left, extent_end(e) - off)));
 		n = write_extent(d, e, off, left, off < fresh_until, src);
 		if (n <= 0)
 			break;
@@ -503,6 +506,7 @@ int tmpfs_truncate(struct tmpfs_data *d, u64 size)
 	if (!err && size <= old) {
 		data_drop_window(d);
 		err = data_extent_remove(d, keep, UINT64_MAX & PAGE_MASK, &removed);
+		unwritten_clear(d, keep, UINT64_MAX & PAGE_MASK);
 		data_zero_allocated(d, size, keep - size);
 	} else if (!err) {
 		data_zero_allocated(d, old, MIN(size, page_up_nofail(old)) - old);
@@ -516,26 +520,44 @@ int tmpfs_truncate(struct tmpfs_data *d, u64 size)
 	return err;
 }
 
+bool data_next_run(struct tmpfs_data *d, u64 off, u64 *ret_start, u64 *ret_end)
+{
+	for (;;) {
+		struct extent *e = data_extent_find(d, off);
+		u64 hole, hole_end;
+
+		if (!e)
+			return false;
+		off = MAX(off, e->node.key);
+		if (!unwritten_next(d, off, &hole, &hole_end))
+			hole = UINT64_MAX;
+		if (hole > off) {
+			*ret_start = off;
+			*ret_end = MIN(extent_end(e), hole);
+			return true;
+		}
+		off = hole_end;
+	}
+}
+
 s64 tmpfs_seek(struct file *f, s64 offset, int whence)
 {
 	struct tmpfs_data *d = &tmpfs_inode(f->inode)->data;
-	struct extent *e;
 	s64 pos = -ENXIO;
-	u64 off = (u64)offset;
+	u64 off = (u64)offset, start, end;
 
 	if (whence != SEEK_DATA && whence != SEEK_HOLE)
 		return vfs_generic_seek(f, offset, whence, d->size);
 	rwlock_rdlock(&d->lock);
 	if (offset < 0 || off >= d->size)
 		goto out;
-	e = data_extent_find(d, off);
 	if (whence == SEEK_DATA) {
-		if (e && e->node.key < d->size)
-			pos = (s64)MAX(off, e->node.key);
+		if (data_next_run(d, off, &start, &end) && start < d->size)
+			pos = (s64)start;
 		goto out;
 	}
-	for (; e && e->node.key <= off; e = data_extent_find(d, off))
-		off = extent_end(e);
+	while (data_next_run(d, off, &start, &end) && start <= off)
+		off = end;
 	pos = (s64)MIN(off, d->size);
 out:
 	rwlock_unlock(&d->lock);

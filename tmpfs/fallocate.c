@@ -141,9 +141,10 @@ static int plan_insert(struct tmpfs_data *d, struct plan *p)
 
 			if (hole && !err)
 				err = data_extent_insert(d, off, len, r.start, p->pieces[i].large);
-			if (hole && !err)
+			if (hole && !err) {
 				p->charged -= len >> PAGE_SHIFT;
-			else
+				unwritten_add(d, off, off + len);
+			} else
 				memfile_put(memory, (struct mem_range){ r.start, r.start + len });
 			off += len;
 			r.start += len;
@@ -181,6 +182,9 @@ static int allocate_range(struct tmpfs_data *d, u64 offset, u64 len, bool keep_s
 	if (!err) {
 		rwlock_wrlock(&d->lock);
 		err = (d->seals & F_SEAL_GROW) && offset + len > d->size ? -EPERM : 0;
+		/* What was there before becomes data, as in Linux. */
+		if (!err)
+			unwritten_clear(d, start, end);
 		if (!err)
 			err = plan_insert(d, &p);
 		if (!err && !keep_size && offset + len > d->size) {
@@ -213,6 +217,8 @@ int tmpfs_punch_hole(struct tmpfs_data *d, u64 offset, u64 len)
 		data_zero_allocated(d, last, end - last);
 		if (first < last)
 			err = data_extent_remove(d, first, last, &removed);
+		if (first < last)
+			unwritten_clear(d, first, last);
 	}
 	rwlock_unlock(&d->lock);
 	if (!ktree_empty(&removed))

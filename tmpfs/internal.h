@@ -107,6 +107,7 @@ struct tmpfs_data {
 	/* protected by lock */
 	_Atomic u64 page_count; /* pages in extents; read anywhere */
 	struct ktree extents;
+	struct ktree unwritten; /* parts of them, see unwritten.c */
 	struct list mappings;
 	u32 writable_mappings; /* shared registrations that may write */
 	u32 seals;
@@ -252,7 +253,25 @@ void data_extents_release(struct tmpfs_data *d, struct ktree *removed);
 /* The memory file offset right behind the page before `off`, as an allocation hint; 0 none. */
 u64 data_extent_hint(struct tmpfs_data *d, u64 off, bool large);
 
+/* ---- unwritten.c: under data->lock, for write where it changes; page-aligned offsets ---- */
+
+/* [start, end) has just been allocated for fallocate, and was a hole. */
+void unwritten_add(struct tmpfs_data *d, u64 start, u64 end);
+void unwritten_clear_slow(struct tmpfs_data *d, u64 start, u64 end);
+/* From now on it is data, or no longer there. */
+static inline void unwritten_clear(struct tmpfs_data *d, u64 start, u64 end)
+{
+	if (!ktree_empty(&d->unwritten))
+		unwritten_clear_slow(d, start, end);
+}
+/* The first unwritten part at or after off. */
+bool unwritten_next(const struct tmpfs_data *d, u64 off, u64 *ret_start, u64 *ret_end);
+void unwritten_free(struct tmpfs_data *d);
+
 /* ---- data.c ---- */
+
+/* The first run of data at or after off, of the file's pages. */
+bool data_next_run(struct tmpfs_data *d, u64 off, u64 *ret_start, u64 *ret_end);
 
 void tmpfs_data_init(struct tmpfs_data *d);
 void tmpfs_data_destroy(struct tmpfs_data *d);

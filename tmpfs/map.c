@@ -1,4 +1,5 @@
 #include "tmpfs/internal.h"
+#include <string.h>
 
 static struct tmpfs_data *to_data(struct mappable *m)
 {
@@ -55,7 +56,7 @@ static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 wan
 	rwlock_rdlock(&d->lock);
 	if (page < d->size) {
 		e = data_extent_find(d, page);
-		if (e && e->node.key <= page) {
+		if (e && e->node.key <= page && ktree_empty(&d->unwritten)) {
 			fill_translation(d, e, want_start, want_end, ret);
 			rwlock_unlock(&d->lock);
 			return 0;
@@ -79,10 +80,28 @@ static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 wan
 		e = data_extent_find(d, page);
 	}
 	fill_translation(d, e, want_start, want_end, ret);
+	/* All of it may be written from now on, unseen. */
+	unwritten_clear(d, ret->offset, ret->offset + mem_range_len(ret->range));
 	n = 0;
 out:
 	rwlock_unlock(&d->lock);
 	return n < 0 ? (int)n : 0;
+}
+
+static bool map_resident(struct mappable *m, u64 start, u64 end, u8 *vec)
+{
+	struct tmpfs_data *d = to_data(m);
+	u64 from = start, to;
+
+	rwlock_rdlock(&d->lock);
+	end = MIN(end, page_up_nofail(d->size));
+	while (data_next_run(d, from, &from, &to) && from < end) {
+		to = MIN(to, end);
+		memset(vec + ((from - start) >> PAGE_SHIFT), 1, (to - from) >> PAGE_SHIFT);
+		from = to;
+	}
+	rwlock_unlock(&d->lock);
+	return false;
 }
 
 static int map_add(struct mappable *m, struct mapping *mapping)
@@ -141,6 +160,7 @@ const struct mappable_ops tmpfs_mappable_ops = {
 	.get = map_get,
 	.put = map_put,
 	.translate = map_translate,
+	.resident = map_resident,
 	.add = map_add,
 	.remove = map_remove,
 	.punch = map_punch,

@@ -237,6 +237,13 @@ static int map_peek(struct mappable *m, u64 offset, u64 want_start, u64 want_end
 				       : -EAGAIN;
 }
 
+static bool map_resident(struct mappable *m, u64 start, u64 end, u8 *vec)
+{
+	struct mappable *real = real_map(of_mappable(m));
+
+	return real && real->ops->resident && real->ops->resident(real, start, end, vec);
+}
+
 /* The lower layer may drop what nobody uses. lower_map is set before the first mapping or never. */
 static void use_lower(struct ovl_inode *oi, int delta)
 {
@@ -296,6 +303,7 @@ static const struct mappable_ops ovl_mappable_ops = {
 	.get = map_get,
 	.put = map_put,
 	.translate = map_translate,
+	.resident = map_resident,
 	.peek = map_peek,
 	.add = map_add,
 	.remove = map_remove,

@@ -399,6 +399,21 @@ static int map_peek(struct mappable *m, u64 offset, u64 want_start, u64 want_end
 	return 0;
 }
 
+static bool map_resident(struct mappable *m, u64 start, u64 end, u8 *vec)
+{
+	struct pagecache *pc = cache_of(m);
+	struct extent *e;
+
+	MUTEX_GUARD(&pc->lock);
+	end = MIN(end, page_up_nofail(pc->size));
+	for (e = find_from(pc, start); e && e->start < end; e = ext(avl_next(&e->node))) {
+		u64 from = MAX(start, e->start), to = MIN(end, e->end);
+
+		memset(vec + ((from - start) >> PAGE_SHIFT), 1, (to - from) >> PAGE_SHIFT);
+	}
+	return true;
+}
+
 static int map_add(struct mappable *m, struct mapping *mapping)
 {
 	struct pagecache *pc = cache_of(m);
@@ -466,6 +481,7 @@ static const struct mappable_ops pagecache_mappable_ops = {
 	.get = map_get,
 	.put = map_put,
 	.translate = map_translate,
+	.resident = map_resident,
 	.peek = map_peek,
 	.add = map_add,
 	.remove = map_remove,

@@ -65,6 +65,13 @@ static int map_translate(struct mappable *m, u64 offset, u64 want_start, u64 wan
 	return memory->ops->translate(memory, offset, want_start, want_end, for_write, ret);
 }
 
+static bool map_resident(struct mappable *m, u64 start, u64 end, u8 *vec)
+{
+	struct mappable *memory = to_segment(m)->memory;
+
+	return memory->ops->resident(memory, start, end, vec);
+}
+
 static int map_add(struct mappable *m, struct mapping *mapping)
 {
 	struct shm_segment *s = to_segment(m);
@@ -127,6 +134,7 @@ static const struct mappable_ops shm_mappable_ops = {
 	.get = map_get,
 	.put = map_put,
 	.translate = map_translate,
+	.resident = map_resident,
 	.add = map_add,
 	.remove = map_remove,
 	.punch = map_punch,

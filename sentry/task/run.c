@@ -74,9 +74,9 @@ static void serve_fault(struct task *t, const struct platform_stop *stop)
 	int sig = SIGSEGV, code = SEGV_MAPERR, r;
 	u64 error = stop->error_code;
 
-	t->minflt++;
 	r = mm_fault(t->mm, stop->fault_addr, stop->access_write, stop->access_exec, &sig, &code);
-	if (r == 0)
+	*(r == 1 ? &t->majflt : &t->minflt) += 1;
+	if (r >= 0)
 		return;
 	/* Before anybody is killed, mapped files give their clean pages back. The last of them are
 	 * what is running: to read them again and again for each page that is asked for helps
@@ -86,7 +86,7 @@ static void serve_fault(struct task *t, const struct platform_stop *stop)
 	     i++)
 		r = mm_fault(t->mm, stop->fault_addr, stop->access_write, stop->access_exec, &sig,
 			     &code);
-	if (r == 0)
+	if (r >= 0)
 		return;
 	if (r == -ENOMEM) {
 		out_of_memory(t, stop->fault_addr);
