@@ -152,6 +152,20 @@ static int advise_range(struct mm *mm, u64 start, u64 end, int advice)
 	return err < 0 ? err : hole ? -ENOMEM : 0;
 }
 
+int mm_release(struct mm *mm)
+{
+	struct mm_op op;
+	struct vma *v;
+	int err = 0;
+
+	mm_op_begin(mm, &op);
+	for (v = vma_set_first(&mm->vmas); v && err == 0; v = vma_next(&mm->vmas, v))
+		if (!(v->flags & (VMA_SHARED | VMA_RESERVED)))
+			err = discard(mm, v, v->start, v->end);
+	mm_op_end(&op);
+	return err;
+}
+
 /*
  * The next vma of [*start, end) for work on its mappable without locks.
  * *ret: a reference, or NULL (not a shared file). 0, or -ENOMEM when a hole begins at *start.

@@ -368,6 +368,8 @@ static int fork_mm(struct mm *parent, struct platform_as *fresh, struct platform
 		return err;
 	if (err == 0)
 		child->dumpable = parent->dumpable;
+	if (err == 0)
+		child->policy = mm_policy_inherited(parent);
 	rwlock_wrlock(&parent->map_lock);
 	if (err == 0)
 		err = copy_vmas(parent, child);

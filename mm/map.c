@@ -269,6 +269,8 @@ static s64 map_locked(struct mm_op *op, const struct mm_mmap_args *a, struct vma
 			return a->flags & MAP_LOCKED ? err : -EAGAIN;
 	}
 	err = check_type(a);
+	if (err == 0 && mm_denies(mm, v->prot, v->prot))
+		err = -EACCES;
 	if (err < 0)
 		return err;
 	replaced = bytes_mapped(mm, v->start, v->end, &accounted);

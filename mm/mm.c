@@ -326,6 +326,23 @@ void *mm_get_exe(struct mm *mm, void (*get)(void *))
 	return exe;
 }
 
+u32 mm_policy(struct mm *mm)
+{
+	return mm->policy;
+}
+
+void mm_set_policy(struct mm *mm, u32 policy)
+{
+	mm->policy = policy;
+}
+
+u32 mm_policy_inherited(struct mm *mm)
+{
+	u32 policy = mm->policy;
+
+	return policy & MM_MDWE_NO_INHERIT ? policy & ~(u32)MM_MDWE : policy;
+}
+
 int mm_dumpable(struct mm *mm)
 {
 	return mm->dumpable;

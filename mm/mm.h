@@ -112,6 +112,8 @@ void mm_set_brk_start(struct mm *mm, u64 start);
 u64 mm_brk(struct mm *mm, u64 addr,
 	   const struct mm_limits *limits); /* the new break, as brk(2) raw */
 int mm_madvise(struct mm *mm, u64 addr, u64 len, int advice, const struct mm_limits *limits);
+/* process_mrelease: throws away the private memory of a process that dies. */
+int mm_release(struct mm *mm);
 int mm_msync(struct mm *mm, u64 addr, u64 len, int flags);
 /* vec: one byte per page, sentry memory of (len + 4095) / 4096 bytes. */
 int mm_mincore(struct mm *mm, u64 addr, u64 len, u8 *vec);
@@ -264,6 +266,18 @@ void mm_set_marks(struct mm *mm, const struct mm_marks *marks);
 /* Opaque per-mm values that upper layers hang on it: the executable's file; dumpable. */
 void mm_set_exe(struct mm *mm, void *exe_file, void (*put)(void *));
 void *mm_get_exe(struct mm *mm, void (*get)(void *)); /* calls get under the lock; NULL if none */
+/* What prctl has said of the address space as a whole; fork and exec pass it on, in part. */
+enum {
+	MM_MDWE_REFUSE_EXEC_GAIN = 1, /* PR_SET_MDWE's bits: nothing becomes executable by mprotect,
+					 nor is writable too */
+	MM_MDWE_NO_INHERIT = 2,
+	MM_MDWE = 3,
+	MM_THP_DISABLE = 4,
+};
+u32 mm_policy(struct mm *mm);
+void mm_set_policy(struct mm *mm, u32 policy);
+/* What a child or the next program gets. */
+u32 mm_policy_inherited(struct mm *mm);
 int mm_dumpable(struct mm *mm);
 void mm_set_dumpable(struct mm *mm, int v);
 

@@ -110,6 +110,7 @@ struct mm {
 	_Atomic bool starved; /* a copy failed for lack of memory */
 	_Atomic u64 minor_faults, major_faults;
 	_Atomic int dumpable;
+	_Atomic u32 policy; /* MM_MDWE_*, MM_THP_DISABLE */
 
 	struct mutex exe_lock; /* RANK_LEAF */
 	void *exe;	       /* protected by exe_lock */
@@ -201,6 +202,12 @@ static inline u64 vma_offset_at(const struct vma *v, u64 addr)
 static inline bool vma_is_anon(const struct vma *v)
 {
 	return !v->mappable && !(v->flags & VMA_RESERVED);
+}
+/* prot is what the guest itself has forbidden by PR_SET_MDWE; `had`: its rights before. */
+static inline bool mm_denies(const struct mm *mm, u8 had, u8 prot)
+{
+	return (mm->policy & MM_MDWE_REFUSE_EXEC_GAIN) && (prot & PROT_EXEC) &&
+	       ((prot & PROT_WRITE) || !(had & PROT_EXEC));
 }
 /* Room for `add` more bytes under RLIMIT_AS, and RLIMIT_DATA when private writable. */
 bool mm_may_expand(const struct mm *mm, const struct mm_limits *l, u8 prot, u32 flags, u64 add,

@@ -48,7 +48,7 @@ static int protect_part(struct mm_op *op, struct vma *v, u64 start, u64 end, u8 
 	*ret = v;
 	if (v->flags & VMA_RESERVED)
 		return -EPERM;
-	if (prot & ~v->max_prot)
+	if ((prot & ~v->max_prot) || mm_denies(mm, v->prot, prot))
 		return -EACCES;
 	if (prot == v->prot)
 		return 0;

@@ -285,6 +285,7 @@ int exec_prepare(const struct exec_request *req, struct exec **ret)
 		exec_free(e);
 		return r;
 	}
+	mm_set_policy(e->mm, req->mm_policy);
 	*ret = e;
 	return 0;
 }

@@ -69,6 +69,7 @@ struct exec_request {
 	const struct cred *cred;   /* the caller's */
 	bool no_new_privs, traced; /* set-id is not honoured */
 	u32 personality;
+	u32 mm_policy; /* mm_policy_inherited of the caller's mm */
 	struct mm_limits limits;
 	u64 stack_rlimit;
 };

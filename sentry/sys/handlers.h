@@ -281,7 +281,9 @@ sys_fn sys_openat2;
 sys_fn sys_pidfd_getfd;
 sys_fn sys_faccessat2;
 sys_fn sys_process_madvise;
+sys_fn sys_process_mrelease;
 sys_fn sys_epoll_pwait2;
+sys_fn sys_cachestat;
 sys_fn sys_fchmodat2;
 
 #endif

@@ -107,6 +107,7 @@ static s64 exec_at(struct task *t, int dirfd, uaddr argv, uaddr envp, int flags)
 		req.no_new_privs = t->no_new_privs;
 		req.traced = t->ptrace != NULL;
 		req.stack_rlimit = task_rlimit(t, RLIMIT_STACK);
+		req.mm_policy = mm_policy_inherited(t->mm);
 		task_mm_limits(t, &req.limits);
 		r = exec_request_run(t, &req);
 	}

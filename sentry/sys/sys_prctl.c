@@ -16,6 +16,14 @@
 #define PR_SET_MEMORY_MERGE 67
 #define PR_GET_MEMORY_MERGE 68
 #endif
+#ifndef PR_SET_MDWE
+#define PR_SET_MDWE 65
+#define PR_GET_MDWE 66
+#define PR_MDWE_REFUSE_EXEC_GAIN 1
+#endif
+#ifndef PR_MDWE_NO_INHERIT
+#define PR_MDWE_NO_INHERIT 2
+#endif
 #ifndef PR_GET_AUXV
 #define PR_GET_AUXV 0x41555856
 #endif
@@ -304,13 +312,37 @@ static s64 set_thp_disable(struct task *t, const u64 a[6])
 {
 	if (!rest_zero(a, 2))
 		return -EINVAL;
-	t->misc.thp_disable = a[1] != 0;
+	mm_set_policy(t->mm,
+		      (mm_policy(t->mm) & ~(u32)MM_THP_DISABLE) | (a[1] ? MM_THP_DISABLE : 0));
 	return 0;
 }
 
 static s64 get_thp_disable(struct task *t, const u64 a[6])
 {
-	return rest_zero(a, 1) ? (s64)t->misc.thp_disable : -EINVAL;
+	return rest_zero(a, 1) ? !!(mm_policy(t->mm) & MM_THP_DISABLE) : -EINVAL;
+}
+
+_Static_assert(PR_MDWE_REFUSE_EXEC_GAIN == MM_MDWE_REFUSE_EXEC_GAIN, "mm.h");
+_Static_assert(PR_MDWE_NO_INHERIT == MM_MDWE_NO_INHERIT, "mm.h");
+
+static s64 set_mdwe(struct task *t, const u64 a[6])
+{
+	u32 now = mm_policy(t->mm);
+
+	if (!rest_zero(a, 2) || (a[1] & ~(u64)MM_MDWE))
+		return -EINVAL;
+	if (a[1] == PR_MDWE_NO_INHERIT)
+		return -EINVAL;
+	/* What has been forbidden stays so. */
+	if ((now & MM_MDWE) && (now & MM_MDWE) != a[1])
+		return -EPERM;
+	mm_set_policy(t->mm, now | (u32)a[1]);
+	return 0;
+}
+
+static s64 get_mdwe(struct task *t, const u64 a[6])
+{
+	return rest_zero(a, 1) ? (s64)(mm_policy(t->mm) & MM_MDWE) : -EINVAL;
 }
 
 static s64 set_io_flusher(struct task *t, const u64 a[6])
@@ -533,6 +565,8 @@ static const struct option options[] = {
 	{ PR_MCE_KILL_GET, get_mce_kill },
 	{ PR_SET_THP_DISABLE, set_thp_disable },
 	{ PR_GET_THP_DISABLE, get_thp_disable },
+	{ PR_SET_MDWE, set_mdwe },
+	{ PR_GET_MDWE, get_mdwe },
 	{ PR_SET_IO_FLUSHER, set_io_flusher },
 	{ PR_GET_IO_FLUSHER, get_io_flusher },
 	{ PR_TASK_PERF_EVENTS_DISABLE, nothing_to_do }, /* there are none */

@@ -4,6 +4,7 @@
 
 #include <linux/falloc.h>
 #include <linux/fs.h>
+#include <string.h>
 
 s64 sys_truncate(struct task *t, const u64 a[6])
 {
@@ -150,6 +151,65 @@ s64 sys_sync_file_range(struct task *t, const u64 a[6])
 	else if (!inode_is_reg(f->inode) && !inode_is_dir(f->inode) && !S_ISBLK(f->inode->type) &&
 		 !S_ISLNK(f->inode->type))
 		r = -ESPIPE;
+	file_put(f);
+	return r;
+}
+
+/* ---- cachestat ---- */
+
+#define CACHESTAT_STEP 4096 /* pages at a time */
+
+struct cache_range { /* struct cachestat_range */
+	u64 off, len;
+};
+struct cache_counts { /* struct cachestat */
+	u64 cached, dirty, writeback, evicted, recently_evicted;
+};
+
+static u64 pages_in_memory(struct mappable *m, u64 start, u64 end)
+{
+	u8 there[CACHESTAT_STEP];
+	u64 count = 0;
+
+	while (start < end) {
+		u64 n = MIN((end - start) >> PAGE_SHIFT, CACHESTAT_STEP);
+
+		memset(there, 0, n);
+		m->ops->resident(m, start, start + (n << PAGE_SHIFT), there);
+		for (u64 i = 0; i < n; i++)
+			count += there[i];
+		start += n << PAGE_SHIFT;
+	}
+	return count;
+}
+
+s64 sys_cachestat(struct task *t, const u64 a[6])
+{
+	struct file *f = fd_get(t->fds, (int)a[0]);
+	struct cache_counts counts = { 0 };
+	struct mappable *m = NULL;
+	struct cache_range range;
+	struct kstat st;
+	u64 start, end;
+	s64 r;
+
+	if (!f)
+		return -EBADF;
+	r = copy_in(t, &range, ua(a[1]), sizeof(range));
+	if (r == 0 && (u32)a[3])
+		r = -EINVAL;
+	if (r == 0 && inode_is_reg(f->inode) && f->ops->mappable &&
+	    inode_getattr(f->inode, &st) == 0 && f->ops->mappable(f, &m) == 0) {
+		end = page_up_nofail(MIN(st.size, INT64_MAX - PAGE_SIZE));
+		start = page_down(range.off);
+		if (range.len && range.off <= INT64_MAX && range.len <= INT64_MAX)
+			end = MIN(end, page_up_nofail(range.off + range.len));
+		if (m->ops->resident && start < end)
+			counts.cached = pages_in_memory(m, start, end);
+		m->ops->put(m);
+	}
+	if (r == 0)
+		r = copy_out(t, ua(a[2]), &counts, sizeof(counts));
 	file_put(f);
 	return r;
 }

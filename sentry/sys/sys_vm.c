@@ -1,4 +1,5 @@
-/* Other tasks' memory: process_vm_readv and process_vm_writev, process_madvise. */
+/* Other tasks' memory: process_vm_readv and process_vm_writev, process_madvise, process_mrelease.
+ */
 #include "sentry/fd/pidfd.h"
 #include "sentry/sys/handlers.h"
 #include "sentry/sys/sys_file.h"
@@ -249,5 +250,59 @@ out:
 	task_put(other);
 	file_put(f);
 	free(iov);
+	return r;
+}
+
+/* ---- process_mrelease ---- */
+
+struct sharers {
+	const struct mm *mm;
+	bool alive; /* a process that does not die uses mm */
+};
+
+static void look_for_sharer(struct thread_group *tg, void *arg)
+{
+	struct sharers *s = arg;
+	struct task *t;
+	bool uses = false;
+
+	list_for_each (t, &tg->tasks, group_node) {
+		MUTEX_GUARD(&t->lock);
+		uses |= t->mm == s->mm;
+	}
+	if (uses) {
+		MUTEX_GUARD(&tg->sighand->lock);
+		s->alive |= !tg->group_exiting;
+	}
+}
+
+s64 sys_process_mrelease(struct task *t, const u64 a[6])
+{
+	struct sharers s = { 0 };
+	struct task *other = NULL;
+	struct mm *mm = NULL;
+	struct thread_group *tg;
+	struct file *f;
+	s64 r;
+
+	if ((u32)a[1])
+		return -EINVAL;
+	f = fd_get(t->fds, (int)a[0]);
+	tg = f ? pidfd_group(f) : NULL;
+	r = -EBADF;
+	if (!tg)
+		goto out;
+	other = thread_group_any_task(tg);
+	mm = other ? task_get_mm(other) : NULL;
+	r = -ESRCH;
+	if (!mm)
+		goto out;
+	s.mm = mm;
+	thread_group_for_each(t->kernel, look_for_sharer, &s);
+	r = s.alive ? -EINVAL : mm_release(mm);
+out:
+	mm_put(mm);
+	task_put(other);
+	file_put(f);
 	return r;
 }

@@ -8,6 +8,9 @@
 	[__NR_##name_] = { #name_, sys_##name_, args_, SYS_PARTIAL, note_ }
 #define STUB(name_, args_, note_) [__NR_##name_] = { #name_, sys_##name_, args_, SYS_STUB, note_ }
 
+#ifndef __NR_cachestat
+#define __NR_cachestat 451
+#endif
 #ifndef __NR_fchmodat2
 #define __NR_fchmodat2 452
 #endif
@@ -287,6 +290,8 @@ const struct sys_entry sys_table[SYS_TABLE_SIZE] = {
 	FULL(pidfd_getfd, "fdx"),
 	FULL(faccessat2, "fsox"),
 	FULL(process_madvise, "fpudx"),
+	FULL(process_mrelease, "fx"),
 	FULL(epoll_pwait2, "fpdtpz"),
+	PARTIAL(cachestat, "fppx", "pages in memory only: none is dirty or evicted"),
 	FULL(fchmodat2, "fsox"),
 };

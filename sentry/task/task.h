@@ -75,7 +75,7 @@ struct task_misc {
 	u32 sched_flags; /* SCHED_FLAG_*, SCHED_RESET_ON_FORK as a flag */
 	u64 sched_runtime, sched_deadline, sched_period; /* sched_setattr, as told */
 	u64 default_slack_ns;				 /* PR_SET_TIMERSLACK 0 goes back to it */
-	u32 mce_kill, thp_disable, io_flusher, tsc_mode;
+	u32 mce_kill, io_flusher, tsc_mode;
 	u32 mempolicy;	     /* MPOL_*; there is one node */
 	bool mempolicy_node; /* its node mask holds node 0 */
 };

@@ -1,0 +1,276 @@
+/* Calls about memory that came late: PR_SET_MDWE, process_mrelease, cachestat, mseal. */
+#include "conf.h"
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/shm.h>
+#include <sys/utsname.h>
+
+#define PG 4096UL
+#define RW (PROT_READ | PROT_WRITE)
+#define RWX (RW | PROT_EXEC)
+#define RX (PROT_READ | PROT_EXEC)
+#ifndef PR_SET_MDWE
+#define PR_SET_MDWE 65
+#define PR_GET_MDWE 66
+#endif
+#define REFUSE_EXEC_GAIN 1
+#define NO_INHERIT 2
+#define NR_process_mrelease 448
+#define NR_cachestat 451
+#define NR_mseal 462
+
+/* The version that uname tells, as 1000 * major + minor. */
+static int version(void)
+{
+	struct utsname u;
+	int major, minor;
+	OK(uname(&u));
+	CHECK_EQ(sscanf(u.release, "%d.%d", &major, &minor), 2);
+	return major * 1000 + minor;
+}
+static char *map(int prot)
+{
+	return mmap(NULL, 4 * PG, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+static void mdwe(unsigned long bits)
+{
+	if (version() < 6003)
+		SKIP("PR_SET_MDWE is of Linux 6.3");
+	OK(prctl(PR_SET_MDWE, bits, 0, 0, 0));
+	CHECK_EQ(prctl(PR_GET_MDWE, 0, 0, 0, 0), bits);
+}
+
+CASE(mdwe_arguments)
+{
+	if (version() < 6003)
+		SKIP("PR_SET_MDWE is of Linux 6.3");
+	CHECK_EQ(prctl(PR_GET_MDWE, 0, 0, 0, 0), 0);
+	OK(prctl(PR_SET_MDWE, 0, 0, 0, 0));
+	CHECK_ERR(prctl(PR_SET_MDWE, NO_INHERIT, 0, 0, 0), EINVAL);
+	CHECK_ERR(prctl(PR_SET_MDWE, 4, 0, 0, 0), EINVAL);
+	CHECK_ERR(prctl(PR_SET_MDWE, 1, 1, 0, 0), EINVAL);
+	CHECK_ERR(prctl(PR_SET_MDWE, 1, 0, 1, 0), EINVAL);
+	CHECK_ERR(prctl(PR_SET_MDWE, 1, 0, 0, 1), EINVAL);
+	CHECK_ERR(prctl(PR_GET_MDWE, 1, 0, 0, 0), EINVAL);
+	CHECK_ERR(prctl(PR_GET_MDWE, 0, 0, 0, 1), EINVAL);
+	mdwe(REFUSE_EXEC_GAIN);
+	OK(prctl(PR_SET_MDWE, REFUSE_EXEC_GAIN, 0, 0, 0));
+	CHECK_ERR(prctl(PR_SET_MDWE, 0, 0, 0, 0), EPERM);
+	CHECK_ERR(prctl(PR_SET_MDWE, REFUSE_EXEC_GAIN | NO_INHERIT, 0, 0, 0), EPERM);
+}
+CASE(mdwe_refuses)
+{
+	char *before = map(RWX), *writable = map(RW), *code = map(RX), *data = map(PROT_READ);
+	CHECK(before != MAP_FAILED && writable != MAP_FAILED && code != MAP_FAILED);
+	mdwe(REFUSE_EXEC_GAIN);
+	CHECK(map(RWX) == MAP_FAILED && errno == EACCES);
+	CHECK(map(PROT_WRITE | PROT_EXEC) == MAP_FAILED && errno == EACCES);
+	CHECK(mmap(NULL, PG, RWX, MAP_SHARED | MAP_ANONYMOUS, -1, 0) == MAP_FAILED &&
+	      errno == EACCES);
+	CHECK(map(RX) != MAP_FAILED);
+	CHECK(map(RW) != MAP_FAILED);
+	CHECK_ERR(mprotect(writable, PG, RX), EACCES);
+	CHECK_ERR(mprotect(writable, PG, RWX), EACCES);
+	CHECK_ERR(mprotect(data, PG, RX), EACCES);
+	CHECK_ERR(mprotect(code, PG, RWX), EACCES);
+	OK(mprotect(code, PG, RX));
+	OK(mprotect(code, PG, PROT_READ));
+	CHECK_ERR(mprotect(code, PG, RX), EACCES);
+	OK(mprotect(code + PG, PG, RW));
+	CHECK_ERR(mprotect(code + PG, PG, RX), EACCES);
+	/* What there was stays, until it changes. */
+	before[0] = 1;
+	CHECK_ERR(mprotect(before, PG, RWX), EACCES);
+	OK(mprotect(before, PG, RX));
+	OK(mprotect(writable, PG, PROT_NONE));
+	int id = OK(shmget(IPC_PRIVATE, PG, 0700));
+	CHECK(shmat(id, NULL, SHM_EXEC) == (void *)-1 && errno == EACCES);
+	char *s = shmat(id, NULL, SHM_RDONLY | SHM_EXEC);
+	int err = errno;
+	OK(shmctl(id, IPC_RMID, NULL));
+	CHECK(s != (void *)-1 || err == EACCES);
+}
+CASE(mdwe_is_inherited)
+{
+	mdwe(REFUSE_EXEC_GAIN);
+	pid_t pid = fork();
+	if (pid == 0) {
+		CHECK_EQ(prctl(PR_GET_MDWE, 0, 0, 0, 0), REFUSE_EXEC_GAIN);
+		CHECK(map(RWX) == MAP_FAILED && errno == EACCES);
+		/* A program still starts, and has it too. */
+		execl("/bin/true", "true", NULL);
+		_exit(9);
+	}
+	conf_join(pid);
+}
+CASE(mdwe_is_not_inherited)
+{
+	if (version() < 6003)
+		SKIP("PR_SET_MDWE is of Linux 6.3");
+	if (prctl(PR_SET_MDWE, REFUSE_EXEC_GAIN | NO_INHERIT, 0, 0, 0) < 0)
+		SKIP("PR_MDWE_NO_INHERIT is of Linux 6.7");
+	CHECK(map(RWX) == MAP_FAILED && errno == EACCES);
+	pid_t pid = fork();
+	if (pid == 0) {
+		CHECK_EQ(prctl(PR_GET_MDWE, 0, 0, 0, 0), 0);
+		CHECK(map(RWX) != MAP_FAILED);
+		_exit(0);
+	}
+	conf_join(pid);
+}
+
+static int pidfd(pid_t pid)
+{
+	return (int)OK(syscall(SYS_pidfd_open, pid, 0));
+}
+CASE(mrelease_arguments)
+{
+	int p[2];
+	if (version() < 5015)
+		SKIP("process_mrelease is of Linux 5.15");
+	OK(pipe(p));
+	CHECK_ERR(syscall(NR_process_mrelease, -1, 0), EBADF);
+	CHECK_ERR(syscall(NR_process_mrelease, p[0], 0), EBADF);
+	CHECK_ERR(syscall(NR_process_mrelease, pidfd(getpid()), 1), EINVAL);
+	/* Only of those who die anyway. */
+	CHECK_ERR(syscall(NR_process_mrelease, pidfd(getpid()), 0), EINVAL);
+}
+static void hog(void *arg)
+{
+	char *p = mmap(NULL, 64 << 20, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memset(p, 1, 64 << 20);
+	CHECK_EQ(write(*(int *)arg, "x", 1), 1);
+	for (;;)
+		pause();
+}
+CASE(mrelease_of_the_killed)
+{
+	int p[2];
+	char c;
+	if (version() < 5015)
+		SKIP("process_mrelease is of Linux 5.15");
+	OK(pipe(p));
+	for (int i = 0; i < 8; i++) {
+		pid_t pid = conf_fork(hog, &p[1]);
+		int fd = pidfd(pid);
+		CHECK_EQ(read(p[0], &c, 1), 1);
+		CHECK_ERR(syscall(NR_process_mrelease, fd, 0), EINVAL);
+		OK(kill(pid, SIGKILL));
+		if (syscall(NR_process_mrelease, fd, 0) < 0)
+			CHECK_EQ(errno, ESRCH); /* it was faster */
+		int status = conf_wait_status(pid);
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+		CHECK_ERR(syscall(NR_process_mrelease, fd, 0), ESRCH);
+		close(fd);
+	}
+}
+static int sharer(void *arg)
+{
+	for (;;)
+		pause();
+	return 0;
+}
+CASE(mrelease_leaves_what_others_use)
+{
+	static char stack[65536];
+	char *mine = map(RW);
+	if (version() < 5015)
+		SKIP("process_mrelease is of Linux 5.15");
+	mine[0] = 7;
+	pid_t pid = OK(clone(sharer, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL));
+	int fd = pidfd(pid);
+	CHECK_ERR(syscall(NR_process_mrelease, fd, 0), EINVAL);
+	OK(kill(pid, SIGKILL));
+	CHECK_EQ(syscall(NR_process_mrelease, fd, 0), -1);
+	CHECK(errno == EINVAL || errno == ESRCH);
+	conf_wait_status(pid);
+	CHECK_EQ(mine[0], 7);
+}
+
+struct range {
+	uint64_t off, len;
+};
+struct counts {
+	uint64_t cache, dirty, writeback, evicted, recently_evicted;
+};
+static uint64_t cached(int fd, uint64_t off, uint64_t len)
+{
+	struct range r = { off, len };
+	struct counts c = { .cache = 99 };
+	OK(syscall(NR_cachestat, fd, &r, &c, 0));
+	CHECK_EQ(c.writeback, 0);
+	return c.cache;
+}
+CASE(cachestat_counts_pages)
+{
+	if (version() < 6005)
+		SKIP("cachestat is of Linux 6.5");
+	int fd = OK(memfd_create("m", 0));
+	CHECK_EQ(cached(fd, 0, 0), 0);
+	OK(ftruncate(fd, 100 * PG));
+	CHECK_EQ(cached(fd, 0, 0), 0);
+	CHECK_EQ(pwrite(fd, "x", 1, 5 * PG), 1);
+	CHECK_EQ(pwrite(fd, "x", 1, 50 * PG), 1);
+	CHECK_EQ(cached(fd, 0, 0), 2);
+	CHECK_EQ(cached(fd, 6 * PG, 0), 1);
+	CHECK_EQ(cached(fd, 0, 50 * PG), 1);
+	CHECK_EQ(cached(fd, 0, 50 * PG + 1), 2);
+	CHECK_EQ(cached(fd, 5 * PG + 4000, 1), 1);
+	CHECK_EQ(cached(fd, 1000 * PG, 10), 0);
+	CHECK_EQ(cached(fd, UINT64_MAX - PG, 0), 0);
+	char *p = mmap(NULL, 100 * PG, RW, MAP_SHARED, fd, 0);
+	CHECK(p != MAP_FAILED);
+	memset(p + 60 * PG, 1, 10 * PG);
+	CHECK_EQ(cached(fd, 0, 0), 12);
+	OK(ftruncate(fd, 65 * PG));
+	CHECK_EQ(cached(fd, 0, 0), 7);
+}
+CASE(cachestat_arguments)
+{
+	struct range r = { 0, 0 };
+	struct counts c;
+	if (version() < 6005)
+		SKIP("cachestat is of Linux 6.5");
+	int fd = OK(memfd_create("m", 0)), p[2];
+	OK(pipe(p));
+	CHECK_ERR(syscall(NR_cachestat, -1, &r, &c, 0), EBADF);
+	CHECK_ERR(syscall(NR_cachestat, fd, NULL, &c, 0), EFAULT);
+	CHECK_ERR(syscall(NR_cachestat, fd, &r, NULL, 0), EFAULT);
+	CHECK_ERR(syscall(NR_cachestat, fd, &r, &c, 1), EINVAL);
+	CHECK_EQ(cached(p[0], 0, 0), 0);
+	CHECK_EQ(cached(OK(open("/dev/null", O_RDONLY)), 0, 0), 0);
+	int exe = OK(open("/proc/self/exe", O_RDONLY));
+	CHECK(cached(exe, 0, 0) > 0);
+}
+/* The version that we say we are has none: libraries must be told so. */
+CASE(mseal_as_the_version_says)
+{
+	char *p = map(RW);
+	long r = syscall(NR_mseal, p, 4 * PG, 0);
+	if (version() < 6010) {
+		CHECK(r == -1 && errno == ENOSYS);
+		OK(mprotect(p, PG, PROT_READ));
+	} else {
+		CHECK_EQ(r, 0);
+		CHECK_ERR(mprotect(p, PG, PROT_READ), EPERM);
+		CHECK_ERR(munmap(p, PG), EPERM);
+	}
+}
+CASE(thp_disable_is_of_the_process)
+{
+	CHECK_EQ(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0), 0);
+	OK(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0));
+	pid_t pid = fork();
+	if (pid == 0) {
+		CHECK_EQ(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0), 1);
+		OK(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0));
+		_exit(0);
+	}
+	conf_join(pid);
+	CHECK_EQ(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0), 1);
+	CHECK_ERR(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 1), EINVAL);
+	CHECK_ERR(prctl(PR_GET_THP_DISABLE, 1, 0, 0, 0), EINVAL);
+	OK(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0));
+	CHECK_EQ(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0), 0);
+}
+CONF_MAIN
