@@ -225,24 +225,14 @@ static void put_as(void *as)
 /* t's context in another stub. 0 or -errno, and nothing has changed. */
 static int change_stub(struct task *t, struct platform_as *as)
 {
-	size_t size = platform_xstate_size(t->kernel->platform);
-	struct platform_context *ctx, *old = t->ctx;
-	void *xstate = calloc(1, size);
-	int r = xstate ? platform_get_xstate(old, xstate, size) : -ENOMEM;
+	struct platform_context *ctx, *old;
+	int r = task_context_new(t->kernel, as, t->ctx, &ctx);
 
-	if (r == 0)
-		r = platform_context_new(as, &ctx);
-	if (r != 0) {
-		free(xstate);
+	if (r < 0)
 		return r;
-	}
-	platform_set_xstate(ctx, xstate, size);
-	free(xstate);
 	task_complete_regs(t);
 	mutex_lock(&t->lock);
-	t->prior_utime_ns += platform_context_cpu_ns(old);
-	t->served_tsc += platform_context_served_tsc(old);
-	t->ctx = ctx;
+	old = task_change_context_locked(t, ctx);
 	mutex_unlock(&t->lock);
 	task_ids_changed(t);
 	platform_context_free(old);

@@ -107,32 +107,23 @@ static void put_mm(void *mm)
 /* Exchanges mm and platform context. */
 static int change_mm(struct task *t, struct mm *mm)
 {
-	size_t size = platform_xstate_size(t->kernel->platform);
 	struct platform_context *ctx, *old_ctx;
 	struct mm *old;
 	u64 peak_rss;
-	void *xstate = calloc(1, size);
-	int r = xstate ? platform_context_new(mm_as(mm), &ctx) : -ENOMEM;
+	int r = task_context_new(t->kernel, mm_as(mm), NULL, &ctx);
 
 	if (r < 0) {
-		free(xstate);
 		mm_user_put(mm);
 		mm_put(mm);
 		return r;
 	}
-	platform_init_xstate(xstate, size);
-	platform_set_xstate(ctx, xstate, size);
-	free(xstate);
 	futex_release(t);
 	if (t->clear_child_tid.v)
 		futex_clear_child_tid(t);
 	peak_rss = mm_last_peak_rss(t->mm);
 	mutex_lock(&t->lock);
-	old_ctx = t->ctx;
+	old_ctx = task_change_context_locked(t, ctx);
 	old = t->mm;
-	t->prior_utime_ns += platform_context_cpu_ns(old_ctx);
-	t->served_tsc += platform_context_served_tsc(old_ctx);
-	t->ctx = ctx;
 	t->mm = mm;
 	mutex_unlock(&t->lock);
 	task_ids_changed(t);

@@ -61,6 +61,15 @@ struct mm *task_leave_resources(struct task *t);
 /* Takes the reference and the user count that goes with it (a fresh mm has one). */
 void task_install_mm(struct task *t, struct mm *mm);
 
+/* ---- context.c ---- */
+/* A context in as with the vector registers of `from`, whose owner the caller is; NULL: those of a
+ * new program. 0, -ENOMEM, -ESRCH (a stub is dead). *ret is the caller's. */
+int task_context_new(struct kernel *k, struct platform_as *as, struct platform_context *from,
+		     struct platform_context **ret);
+/* t goes on in ctx, its CPU time with it. Under t->lock. The former context, which the caller
+ * frees. */
+struct platform_context *task_change_context_locked(struct task *t, struct platform_context *ctx);
+
 /* ---- group.c ---- */
 /* Under tasklist: puts tg into pgrp pgid of its session, making it if needed. *ret_old: put it
  * later. */

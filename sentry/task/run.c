@@ -192,22 +192,14 @@ static void first_main(void *arg)
 	struct first *f = arg;
 	struct task *t = f->task;
 	struct kernel *k = t->kernel;
-	size_t size = platform_xstate_size(k->platform);
-	void *xstate = calloc(1, size);
 	int r;
 
 	current_task = t;
-	r = xstate ? platform_context_new(mm_as(t->mm), &t->ctx) : -ENOMEM;
-	if (r == 0) {
-		platform_init_xstate(xstate, size);
-		platform_set_xstate(t->ctx, xstate, size);
-	} else {
-		t->ctx = NULL;
-		current_task = NULL;
-	}
-	free(xstate);
+	r = task_context_new(k, mm_as(t->mm), NULL, &t->ctx);
 	if (r == 0)
 		platform_as_settle(mm_as(t->mm)); /* mm_map_ahead's mappings */
+	else
+		current_task = NULL;
 	f->result = r;
 	atomic_store(&f->done, 1);
 	host_futex_wake(&f->done, 1, true);
