@@ -98,4 +98,18 @@ struct mappable {
 	_Atomic bool watched; /* set under the mappable's lock, for its own use */
 };
 
+/* The lock of a list of mappings. */
+struct mappings_lock {
+	void (*lock)(void *arg);
+	void (*unlock)(void *arg);
+	void *arg;
+};
+/*
+ * Invalidates what all mappings of the list have of [start, end): each is called without the lock.
+ * One that registers meanwhile need not be told. Nobody else may take an entry's neighbours for
+ * mappings that he knows: there are marks in the list.
+ */
+void mappings_invalidate(struct list *mappings, const struct mappings_lock *l, u64 start, u64 end,
+			 bool private_too);
+
 #endif

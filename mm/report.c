@@ -4,6 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool next_committed(const struct pma *p, struct pgalloc *file, struct mem_range in,
+			   struct mem_range *ret)
+{
+	if (p->owned && p->cow)
+		return pgalloc_next_committed_still(file, in, ret);
+	return pgalloc_next_committed(file, in, ret);
+}
+
 /* Calls fn for each committed run of p's part [start, end) with its reference count. */
 static void each_committed(const struct pma *p, u64 start, u64 end,
 			   void (*fn)(void *arg, const struct pma *p, struct mem_range r, u32 refs),
@@ -15,8 +23,7 @@ static void each_committed(const struct pma *p, u64 start, u64 end,
 	if (!file)
 		return;
 	rest = pma_subrange(p, start, end);
-	while ((p->owned && p->cow ? pgalloc_next_committed_still
-				   : pgalloc_next_committed)(file, rest, &run)) {
+	while (next_committed(p, file, rest, &run)) {
 		rest.start = run.end;
 		while (run.start < run.end) {
 			u32 refs = pgalloc_refs(file, run, &same);

@@ -168,31 +168,19 @@ const struct mappable_ops tmpfs_mappable_ops = {
 	.watch = map_watch,
 };
 
-/*
- * A cursor in the list marks the place while the lock is dropped for each call,
- * and a second mark the end: what registers later sees the new state anyway. The
- * marks' empty ranges meet no other walker's.
- */
+static void lock_data(void *data)
+{
+	rwlock_wrlock(&((struct tmpfs_data *)data)->lock);
+}
+
+static void unlock_data(void *data)
+{
+	rwlock_unlock(&((struct tmpfs_data *)data)->lock);
+}
+
 void tmpfs_invalidate(struct tmpfs_data *d, u64 start, u64 end, bool private_too)
 {
-	struct mapping cursor = { .start = 0, .end = 0 }, last = cursor;
+	const struct mappings_lock l = { lock_data, unlock_data, d };
 
-	rwlock_wrlock(&d->lock);
-	list_push_front(&d->mappings, &cursor.node);
-	list_push_back(&d->mappings, &last.node);
-	while (cursor.node.next != &last.node) {
-		struct mapping *m = list_first(&cursor.node, struct mapping, node);
-
-		list_del(&cursor.node);
-		list_push_front(&m->node, &cursor.node);
-		if (m->start >= end || m->end <= start || !m->tryget(m))
-			continue;
-		rwlock_unlock(&d->lock);
-		m->invalidate(m, MAX(start, m->start), MIN(end, m->end), private_too);
-		m->put(m);
-		rwlock_wrlock(&d->lock);
-	}
-	list_del(&cursor.node);
-	list_del(&last.node);
-	rwlock_unlock(&d->lock);
+	mappings_invalidate(&d->mappings, &l, start, end, private_too);
 }

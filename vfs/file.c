@@ -530,6 +530,19 @@ int vfs_iterate(struct file *f, struct dir_emit *e)
 	return err;
 }
 
+u64 file_parent_ino(struct file *f)
+{
+	struct dentry *parent;
+	u64 ino;
+
+	if (!f->path.dentry)
+		return f->inode->ino;
+	parent = dentry_parent(f->path.dentry);
+	ino = parent->inode->ino;
+	dentry_put(parent);
+	return ino;
+}
+
 u32 vfs_poll(struct file *f)
 {
 	if (f->ops->poll)

@@ -163,6 +163,8 @@ bool vfs_write_direct(struct file *f, struct vfs_direct *d, const u64 *offset, u
 		      ssize_t *ret);
 s64 vfs_lseek(struct file *f, s64 offset, int whence);
 int vfs_iterate(struct file *f, struct dir_emit *e);
+/* Of an open directory: the inode number for "..", its own where it is a root or has no name. */
+u64 file_parent_ino(struct file *f);
 u32 vfs_poll(struct file *f);
 struct waitq *vfs_waitq(struct file *f); /* NULL when readiness never changes */
 /* Whole-file helpers for the sentry (exec, config): loops; bytes or -errno. */

@@ -130,19 +130,6 @@ static void dir_release(struct file *f)
 	free(f->private);
 }
 
-static u64 parent_ino(struct file *f)
-{
-	struct dentry *parent;
-	u64 ino;
-
-	if (!f->path.dentry)
-		return f->inode->ino;
-	parent = dentry_parent(f->path.dentry);
-	ino = parent->inode->ino;
-	dentry_put(parent);
-	return ino;
-}
-
 static int dir_iterate(struct file *f, struct dir_emit *e, u64 *pos)
 {
 	struct listing *l = f->private;
@@ -156,7 +143,7 @@ static int dir_iterate(struct file *f, struct dir_emit *e, u64 *pos)
 		*pos = 1;
 	}
 	if (*pos == 1) {
-		if (!e->emit(e, "..", 2, parent_ino(f), DT_DIR, 2))
+		if (!e->emit(e, "..", 2, file_parent_ino(f), DT_DIR, 2))
 			return 0;
 		*pos = 2;
 	}

@@ -182,19 +182,6 @@ struct translator {
 	u64 *pos;
 };
 
-static u64 parent_ino(struct file *f)
-{
-	struct dentry *parent;
-	u64 ino;
-
-	if (!f->path.dentry)
-		return f->inode->ino;
-	parent = dentry_parent(f->path.dentry);
-	ino = parent->inode->ino;
-	dentry_put(parent);
-	return ino;
-}
-
 /* Is a lower name gone since the listing began? */
 static bool hidden_since(struct ovl_inode *dir, const char *name, size_t len)
 {
@@ -218,7 +205,7 @@ static bool translate_emit(struct dir_emit *e, const char *name, size_t len, u64
 	struct inode *inode = t->file->inode;
 
 	if (is_dot(name, len))
-		ino = len == 1 ? inode->ino : parent_ino(t->file);
+		ino = len == 1 ? inode->ino : file_parent_ino(t->file);
 	else if (t->lower && hidden_since(ovl(inode), name, len))
 		return true;
 	else if (!t->lower)
@@ -234,7 +221,7 @@ static int iterate_merged(struct file *f, struct ovl_dir_file *d, struct dir_emi
 		*pos = 1;
 	}
 	if (*pos == 1) {
-		if (!e->emit(e, "..", 2, parent_ino(f), DT_DIR, 2))
+		if (!e->emit(e, "..", 2, file_parent_ino(f), DT_DIR, 2))
 			return 0;
 		*pos = 2;
 	}

@@ -260,7 +260,6 @@ static int map_add(struct mappable *m, struct mapping *mapping)
 	use_lower(oi, 1);
 	MUTEX_GUARD(&oi->map_lock);
 	list_push_back(&oi->mappings, &mapping->node);
-	oi->mapping_count++;
 	return 0;
 }
 
@@ -271,7 +270,6 @@ static void map_remove(struct mappable *m, struct mapping *mapping)
 	use_lower(oi, -1);
 	MUTEX_GUARD(&oi->map_lock);
 	list_del(&mapping->node);
-	oi->mapping_count--;
 }
 
 static int map_sync(struct mappable *m, u64 start, u64 end)
@@ -312,40 +310,21 @@ static const struct mappable_ops ovl_mappable_ops = {
 	.watch = map_watch,
 };
 
-/* References on all mappings that overlap [start, end); the caller frees the array. */
-static struct mapping **collect(struct ovl_inode *oi, u64 start, u64 end, size_t *ret_count)
+static void lock_mappings(void *inode)
 {
-	struct mapping **v = NULL, *m;
-	size_t cap = 0, n = 0;
+	mutex_lock(&((struct ovl_inode *)inode)->map_lock);
+}
 
-	mutex_lock(&oi->map_lock);
-	while (oi->mapping_count > cap) {
-		cap = oi->mapping_count;
-		mutex_unlock(&oi->map_lock);
-		free(v);
-		v = calloc(cap, sizeof(struct mapping *));
-		if (!v)
-			return NULL;
-		mutex_lock(&oi->map_lock);
-	}
-	list_for_each (m, &oi->mappings, node)
-		if (n < cap && m->start < end && start < m->end && m->tryget(m))
-			v[n++] = m;
-	mutex_unlock(&oi->map_lock);
-	*ret_count = n;
-	return v;
+static void unlock_mappings(void *inode)
+{
+	mutex_unlock(&((struct ovl_inode *)inode)->map_lock);
 }
 
 static void invalidate_all(struct ovl_inode *oi, u64 start, u64 end, bool private_too)
 {
-	size_t count = 0;
-	struct mapping **v = collect(oi, start, end, &count);
+	const struct mappings_lock l = { lock_mappings, unlock_mappings, oi };
 
-	for (size_t i = 0; i < count; i++) {
-		v[i]->invalidate(v[i], MAX(start, v[i]->start), MIN(end, v[i]->end), private_too);
-		v[i]->put(v[i]);
-	}
-	free(v);
+	mappings_invalidate(&oi->mappings, &l, start, end, private_too);
 }
 
 static void proxy_invalidate(struct mapping *m, u64 start, u64 end, bool private_too)

@@ -64,7 +64,6 @@ struct ovl_inode {
 	struct mappable mappable;
 	struct mutex map_lock;	    /* RANK_MAPPABLE */
 	struct list mappings;	    /* protected by map_lock */
-	u32 mapping_count;	    /* protected by map_lock */
 	struct mapping proxy;	    /* registered with upper_map while that is set */
 	struct mapping lower_proxy; /* the same with lower_map */
 	_Atomic(struct mappable *) lower_map, upper_map; /* set once; hold references */

@@ -425,7 +425,6 @@ static int map_add(struct mappable *m, struct mapping *mapping)
 		pc->writable_mappings++;
 	}
 	list_push_back(&pc->mappings, &mapping->node);
-	pc->registered++;
 	if (!mapping->proxy)
 		atomic_fetch_add(&pc->mapping_count, 1);
 	return 0;
@@ -437,7 +436,6 @@ static void map_remove(struct mappable *m, struct mapping *mapping)
 
 	MUTEX_GUARD(&pc->lock);
 	list_del(&mapping->node);
-	pc->registered--;
 	if (!mapping->proxy)
 		atomic_fetch_sub(&pc->mapping_count, 1);
 	if (mapping->shared && mapping->writable && --pc->writable_mappings == 0) {
@@ -643,41 +641,22 @@ static ssize_t write_locked(struct pagecache *pc, struct kiov *src, u64 offset)
 
 /* ---- invalidation ---- */
 
-/* References on all mappings that overlap [start, end); the caller frees the array. */
-static struct mapping **collect(struct pagecache *pc, u64 start, u64 end, size_t *ret_count)
+static void lock_cache(void *cache)
 {
-	struct mapping **v = NULL, *m;
-	size_t cap = 0, n = 0;
+	mutex_lock(&((struct pagecache *)cache)->lock);
+}
 
-	mutex_lock(&pc->lock);
-	while (pc->registered > cap) {
-		cap = pc->registered;
-		mutex_unlock(&pc->lock);
-		free(v);
-		v = calloc(cap, sizeof(struct mapping *));
-		if (!v)
-			return NULL;
-		mutex_lock(&pc->lock);
-	}
-	list_for_each (m, &pc->mappings, node)
-		if (n < cap && m->start < end && start < m->end && m->tryget(m))
-			v[n++] = m;
-	mutex_unlock(&pc->lock);
-	*ret_count = n;
-	return v;
+static void unlock_cache(void *cache)
+{
+	mutex_unlock(&((struct pagecache *)cache)->lock);
 }
 
 /* Tells all mappings that overlap [start, end); without the lock, since they take their own. */
 static void invalidate(struct pagecache *pc, u64 start, u64 end, bool private_too)
 {
-	size_t count = 0;
-	struct mapping **v = collect(pc, start, end, &count);
+	const struct mappings_lock l = { lock_cache, unlock_cache, pc };
 
-	for (size_t i = 0; i < count; i++) {
-		v[i]->invalidate(v[i], MAX(start, v[i]->start), MIN(end, v[i]->end), private_too);
-		v[i]->put(v[i]);
-	}
-	free(v);
+	mappings_invalidate(&pc->mappings, &l, start, end, private_too);
 }
 
 ssize_t pagecache_write(struct pagecache *pc, struct kiov *src, u64 offset)

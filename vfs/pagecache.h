@@ -50,7 +50,6 @@ struct pagecache {
 	u64 size;		   /* of the file, as last seen */
 	u64 next, window;	   /* where the last fill ended, and its size */
 	_Atomic u64 bytes;	   /* in extents; read anywhere */
-	u32 registered;		   /* entries of mappings */
 	_Atomic u32 mapping_count; /* users: mappings, and those behind proxies; without the lock */
 };
 

@@ -334,19 +334,6 @@ static int synth_dir_permission(struct inode *dir, const struct cred *cred, int 
 	return vfs_permission_bits(dir->mode, dir->uid, dir->gid, cred, mask);
 }
 
-static u64 parent_ino(struct file *f)
-{
-	struct dentry *parent;
-	u64 ino;
-
-	if (!f->path.dentry)
-		return f->inode->ino;
-	parent = dentry_parent(f->path.dentry);
-	ino = parent->inode->ino;
-	dentry_put(parent);
-	return ino;
-}
-
 static int synth_dir_iterate(struct file *f, struct dir_emit *e, u64 *pos)
 {
 	struct synth_inode *s = synth(f->inode);
@@ -357,7 +344,7 @@ static int synth_dir_iterate(struct file *f, struct dir_emit *e, u64 *pos)
 		*pos = 1;
 	}
 	if (*pos == 1) {
-		if (!e->emit(e, "..", 2, parent_ino(f), DT_DIR, 2))
+		if (!e->emit(e, "..", 2, file_parent_ino(f), DT_DIR, 2))
 			return 0;
 		*pos = 2;
 	}

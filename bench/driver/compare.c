@@ -125,7 +125,7 @@ static void print_pair(const struct results *r, const struct pair *p, FILE *out)
 void compare_print(const struct results *r, const struct json_run *old, const char *old_path,
 		   FILE *out)
 {
-	size_t count, found = 0, asked = (size_t)(r->row_count * (r->runtime_count - 1));
+	size_t count, found = 0, asked = (size_t)r->row_count * (size_t)(r->runtime_count - 1);
 	double least;
 	struct pair *pairs = take_pairs(r, old, &count, &least);
 

@@ -124,6 +124,21 @@ void futex_enqueue(struct futex_bucket *b, struct futex_waiter *w)
 	list_push_back(&b->waiters, &w->node);
 }
 
+int futex_enqueue_if(struct task *t, struct futex_waiter *w, uaddr addr, u32 val)
+{
+	struct futex_bucket *b = futex_bucket_of(t->kernel->futexes, &w->key);
+	u32 cur;
+	int r;
+
+	MUTEX_GUARD(&b->lock);
+	r = mm_load32(t->mm, addr, &cur);
+	if (r == 0 && cur != val)
+		r = -EAGAIN;
+	if (r == 0)
+		futex_enqueue(b, w);
+	return r;
+}
+
 void futex_wake_waiter(struct futex_table *ft, struct futex_waiter *w, s64 result,
 		       struct wake_list *wl)
 {
@@ -203,8 +218,6 @@ s64 futex_wait(struct task *t, uaddr addr, bool private_, u32 val, u32 bitset, u
 {
 	struct futex_table *ft = t->kernel->futexes;
 	struct futex_waiter w = { .task = t, .bitset = bitset, .addr = addr };
-	struct futex_bucket *b;
-	u32 cur;
 	s64 r;
 
 	if (bitset == 0)
@@ -212,14 +225,7 @@ s64 futex_wait(struct task *t, uaddr addr, bool private_, u32 val, u32 bitset, u
 	r = futex_key(t, addr, private_, &w.key);
 	if (r < 0)
 		return r;
-	b = futex_bucket_of(ft, &w.key);
-	mutex_lock(&b->lock);
-	r = mm_load32(t->mm, addr, &cur);
-	if (r == 0 && cur != val)
-		r = -EAGAIN;
-	if (r == 0)
-		futex_enqueue(b, &w);
-	mutex_unlock(&b->lock);
+	r = futex_enqueue_if(t, &w, addr, val);
 	if (r == 0) {
 		r = futex_sleep(t, &w, deadline_ns);
 		if (!futex_unqueue(ft, &w, NULL))

@@ -59,6 +59,8 @@ void futex_unlock_two(struct futex_bucket *a, struct futex_bucket *b);
 
 /* Bucket lock held. */
 void futex_enqueue(struct futex_bucket *b, struct futex_waiter *w);
+/* Queues w by its key if the word at addr is still val: 0, -EAGAIN, -EFAULT. No locks. */
+int futex_enqueue_if(struct task *t, struct futex_waiter *w, uaddr addr, u32 val);
 /* Takes w out of its bucket and wakes its task (later, through wl) with `result`. */
 void futex_wake_waiter(struct futex_table *ft, struct futex_waiter *w, s64 result,
 		       struct wake_list *wl);

@@ -303,9 +303,7 @@ s64 futex_wait_requeue_pi(struct task *t, uaddr addr, bool private_, u32 val, u3
 {
 	struct futex_table *ft = t->kernel->futexes;
 	struct futex_waiter w = { .task = t, .bitset = bitset, .addr = to, .requeue_pi = true };
-	struct futex_bucket *b;
 	bool on_pi = false;
-	u32 cur;
 	s64 r;
 
 	if (bitset == 0)
@@ -319,14 +317,7 @@ s64 futex_wait_requeue_pi(struct task *t, uaddr addr, bool private_, u32 val, u3
 	r = -EINVAL;
 	if (futex_key_equal(&w.key, &w.to_key))
 		goto out;
-	b = futex_bucket_of(ft, &w.key);
-	mutex_lock(&b->lock);
-	r = mm_load32(t->mm, addr, &cur);
-	if (r == 0 && cur != val)
-		r = -EAGAIN;
-	if (r == 0)
-		futex_enqueue(b, &w);
-	mutex_unlock(&b->lock);
+	r = futex_enqueue_if(t, &w, addr, val);
 	if (r < 0)
 		goto out;
 	r = futex_sleep(t, &w, deadline_ns);
