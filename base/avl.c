@@ -49,10 +49,11 @@ static struct avl_node *rotate(struct avl_root *root, struct avl_node *n, bool c
 	return c;
 }
 
-/* Restores balance and augmented data from n up to the root. */
+/* Restores balance and augmented data from n, below which something has changed, up to the root. */
 static void fix_up(struct avl_root *root, struct avl_node *n)
 {
 	while (n) {
+		int before = n->height;
 		int balance = height(n->left) - height(n->right);
 
 		if (balance > 1) {
@@ -66,6 +67,9 @@ static void fix_up(struct avl_root *root, struct avl_node *n)
 		} else {
 			refresh(root, n);
 		}
+		/* Then nothing changes above. */
+		if (!root->update && n->height == before)
+			return;
 		n = n->parent;
 	}
 }
@@ -77,7 +81,9 @@ void avl_insert(struct avl_root *root, struct avl_node *n, struct avl_node *pare
 	n->parent = parent;
 	n->height = 1;
 	*link = n;
-	fix_up(root, n);
+	if (root->update)
+		root->update(n);
+	fix_up(root, parent);
 }
 
 void avl_remove(struct avl_root *root, struct avl_node *n)
@@ -97,6 +103,7 @@ void avl_remove(struct avl_root *root, struct avl_node *n)
 		}
 		s->left = n->left;
 		s->left->parent = s;
+		s->height = n->height;
 		replace_child(root, n->parent, n, s);
 	} else {
 		fix = n->parent;

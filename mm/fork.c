@@ -169,12 +169,69 @@ static u64 alike_until(const struct mm *parent, const struct vma *v, u64 start, 
 	return apart && apart->start < end ? MIN(v->end, end) : end;
 }
 
+/* Shares what parent has with child. Both active locks held, until the references are taken. */
+struct sharing {
+	struct mm *parent, *child;
+	u64 plain_until; /* so far all vmas are alike for fork */
+	/* References that the child still has to take, for many pmas at once. */
+	struct memfile *file;
+	struct mem_range range;
+};
+
+static void take_references(struct sharing *s)
+{
+	if (s->file)
+		memfile_get(s->file, s->range);
+	s->file = NULL;
+}
+
+static void give_shared(struct sharing *s, const struct pma *value)
+{
+	struct mem_range r = pma_range(value);
+
+	if (s->file == value->file && s->range.end == r.start) {
+		s->range.end = r.end;
+	} else {
+		take_references(s);
+		s->file = value->file;
+		s->range = r;
+	}
+	pma_set_append(&s->child->pmas, value);
+}
+
+/* All of p is shared as it is. */
+static bool plain(struct sharing *s, const struct pma *p)
+{
+	u64 start = p->start, end = p->end;
+
+	if (start >= s->plain_until) {
+		const struct vma *apart = vma_set_marked(&s->parent->vmas, start, VMA_APART);
+
+		s->plain_until = apart ? apart->start : UINT64_MAX;
+	}
+	return end <= s->plain_until && !find_unshared(s->parent, p, &start, &end);
+}
+
+static int share_plain(struct sharing *s, struct pma *p)
+{
+	struct pma value = *p;
+
+	if (pma_set_reserve(&s->child->pmas, 1) < 0)
+		return -ENOMEM;
+	value.host_prot = PROT_NONE;
+	value.host_map = PMA_UNMAPPED;
+	value.cow = p->cow = true;
+	give_shared(s, &value);
+	return 0;
+}
+
 /*
  * Gives the child its share of p from *at on, which is in v, and marks the parent's part too
  * (stub_protect_cow follows). *at goes to the end of what was dealt with.
  */
-static int share(struct mm *parent, struct mm *child, const struct vma *v, struct pma *p, u64 *at)
+static int share(struct sharing *s, const struct vma *v, struct pma *p, u64 *at)
 {
+	struct mm *parent = s->parent, *child = s->child;
 	struct pma value;
 	u64 start = MAX(*at, v->start), end = alike_until(parent, v, start, p->end);
 	bool alone = false;
@@ -207,31 +264,39 @@ static int share(struct mm *parent, struct mm *child, const struct vma *v, struc
 	value.host_map = PMA_UNMAPPED;
 	if (alone)
 		return give_copy(child, v, &value);
-	value.cow = true;
-	memfile_get(value.file, pma_range(&value));
-	pma_set_merge(&child->pmas, pma_set_add(&child->pmas, &value));
-	p->cow = true;
-	parent->pmas.generation++;
+	value.cow = p->cow = true;
+	give_shared(s, &value);
 	return 0;
 }
 
 static int share_pmas(struct mm *parent, struct mm *child)
 {
-	struct pma *p;
+	struct sharing s = { .parent = parent, .child = child };
+	struct pma *p = pma_set_first(&parent->pmas);
+	u64 at = 0;
 	int err = 0;
 
-	for (u64 at = 0; err == 0 && (p = pma_set_seek(&parent->pmas, at));) {
-		struct vma *v;
+	while (p && err == 0) {
+		struct vma *v = NULL;
 
+		if (p->file && p->owned && at <= p->start && plain(&s, p)) {
+			err = share_plain(&s, p);
+			p = pma_next(p);
+			continue;
+		}
 		at = MAX(at, p->start);
-		v = p->file && p->owned ? vma_set_seek(&child->vmas, at) : NULL;
+		if (p->file && p->owned)
+			v = vma_set_seek(&child->vmas, at);
 		if (!v || v->start >= p->end)
 			at = p->end;
 		else if (v->flags & VMA_APART)
 			at = MIN(v->end, p->end);
 		else
-			err = share(parent, child, v, p, &at);
+			err = share(&s, v, p, &at);
+		p = pma_set_seek(&parent->pmas, at);
 	}
+	take_references(&s);
+	parent->pmas.generation++;
 	return err;
 }
 
@@ -287,10 +352,13 @@ static void prefault(struct mm *parent, struct mm *child)
  * A new stub costs as much as this; the old one's page tables go while both sides run on.
  */
 #define MOVE_BYTES (24UL << 20)
+/* A mapping that is replaced costs some us, too. */
+#define MOVE_COUNT 512
 
 bool mm_fork_wants_stub(struct mm *parent)
 {
 	u64 bytes = 0;
+	u32 count = 0;
 	struct pma *p;
 
 	if (platform_contexts_bound(parent->platform))
@@ -298,10 +366,14 @@ bool mm_fork_wants_stub(struct mm *parent)
 	MUTEX_GUARD(&parent->active_lock);
 	if (atomic_load(&parent->users) > 1 || !platform_as_alone(parent->as))
 		return false;
-	for (p = pma_set_first(&parent->pmas); p && bytes < MOVE_BYTES; p = pma_next(p))
-		if (p->owned && p->host_map == PMA_MAP_WRITE)
-			bytes += p->end - p->start;
-	return bytes >= MOVE_BYTES;
+	for (p = pma_set_first(&parent->pmas); p; p = pma_next(p)) {
+		if (!p->owned || p->host_map != PMA_MAP_WRITE)
+			continue;
+		bytes += p->end - p->start;
+		if (bytes >= MOVE_BYTES || ++count >= MOVE_COUNT)
+			return true;
+	}
+	return false;
 }
 
 /* Maps p anew, in the vmas that it is in. */

@@ -163,6 +163,24 @@ static bool continues(const struct pma *a, const struct pma *b)
 	       a->host_prot == b->host_prot && a->host_map == b->host_map;
 }
 
+void pma_set_append(struct pma_set *s, const struct pma *value)
+{
+	struct avl_node *last = avl_last(&s->root);
+	struct pma *p;
+
+	ASSERT(!last || of(last)->end <= value->start);
+	s->generation++;
+	if (last && continues(of(last), value)) {
+		of(last)->end = value->end;
+		return;
+	}
+	p = pool_pop(s);
+	*p = *value;
+	avl_insert(&s->root, &p->node, last, last ? &last->right : &s->root.top);
+	s->count++;
+	s->mapped += p->host_map != PMA_UNMAPPED;
+}
+
 struct pma *pma_set_merge(struct pma_set *s, struct pma *p)
 {
 	struct pma *prev = pma_prev(p), *next = pma_next(p);

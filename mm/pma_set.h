@@ -67,6 +67,8 @@ static inline struct pma *pma_set_first(const struct pma_set *s)
 
 /* Enters a copy of *value; returns the node. Uses a reserved node. */
 struct pma *pma_set_add(struct pma_set *s, const struct pma *value);
+/* The same, merged with what is before it, for what lies behind all of s. */
+void pma_set_append(struct pma_set *s, const struct pma *value);
 /* Takes p out and returns its node to the pool (copy what you need before). */
 void pma_set_drop(struct pma_set *s, struct pma *p);
 /* Makes [start, end) begin and end at pma boundaries; uses up to 2 reserved nodes. */

@@ -24,11 +24,25 @@ static u64 rnd(u64 n)
 	return (u64)random() % n;
 }
 
+static int check_balance(const struct avl_node *n)
+{
+	int left, right;
+
+	if (!n)
+		return 0;
+	left = check_balance(n->left);
+	right = check_balance(n->right);
+	assert_in_range(left - right + 1, 0, 2);
+	assert_int_equal(n->height, 1 + MAX(left, right));
+	return n->height;
+}
+
 static void check(const struct pma_set *s)
 {
 	struct pma *p = pma_set_first(s), *prev = NULL;
 	size_t count = 0, mapped = 0;
 
+	check_balance(s->root.top);
 	for (; p; prev = p, p = pma_next(p)) {
 		assert_ptr_equal(pma_prev(p), prev);
 		assert_true(!prev || prev->end <= p->start);
@@ -62,6 +76,24 @@ static void clear(struct pma_set *s, u64 first, u64 end)
 	}
 	for (u64 i = first; i < end; i++)
 		model[i].present = false;
+}
+
+/* The same set, built in order. */
+static void check_appended(const struct pma_set *s)
+{
+	struct pma_set copy;
+	struct pma *p;
+
+	pma_set_init(&copy);
+	for (p = pma_set_first(s); p; p = pma_next(p)) {
+		assert_int_equal(pma_set_reserve(&copy, 1), 0);
+		pma_set_append(&copy, p);
+	}
+	assert_true(copy.count <= s->count);
+	check(&copy);
+	while ((p = pma_set_first(&copy)))
+		pma_set_drop(&copy, p);
+	pma_set_destroy(&copy);
 }
 
 static void test_random(void **state)
@@ -115,8 +147,10 @@ static void test_random(void **state)
 			pma_set_merge(&s, p);
 			break;
 		}
-		if (step % 200 == 0)
+		if (step % 200 == 0) {
 			check(&s);
+			check_appended(&s);
+		}
 	}
 	clear(&s, 0, N);
 	assert_int_equal(s.count, 0);
