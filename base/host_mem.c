@@ -4,6 +4,7 @@
 #include <linux/falloc.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -114,13 +115,13 @@ ssize_t host_mem_pwrite(int fd, const void *src, size_t len, u64 offset)
 	return (ssize_t)done;
 }
 
-ssize_t host_mem_copy_range(int fd, u64 src, u64 dst, size_t len)
+ssize_t host_mem_copy_range(int fd_in, u64 src, int fd_out, u64 dst, size_t len)
 {
 	off_t in = (off_t)src, out = (off_t)dst;
 	ssize_t n;
 
 	do
-		n = copy_file_range(fd, &in, fd, &out, len, 0);
+		n = copy_file_range(fd_in, &in, fd_out, &out, len, 0);
 	while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : n;
 }
@@ -178,4 +179,11 @@ int host_madvise(void *addr, size_t len, int advice)
 int host_mincore(void *addr, size_t len, unsigned char *vec)
 {
 	return mincore(addr, len, vec) < 0 ? -errno : 0;
+}
+
+u64 host_swap_bytes(void)
+{
+	struct sysinfo si;
+
+	return sysinfo(&si) < 0 ? ~0ULL : (u64)si.totalswap * si.mem_unit;
 }

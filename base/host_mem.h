@@ -29,7 +29,9 @@ s64 host_mem_seek_hole(int fd, u64 offset);
 /* Positioned transfers that go on after a short count; bytes moved, -errno when none were. */
 ssize_t host_mem_pread(int fd, void *dst, size_t len, u64 offset);
 ssize_t host_mem_pwrite(int fd, const void *src, size_t len, u64 offset);
-ssize_t host_mem_copy_range(int fd, u64 src, u64 dst, size_t len);
+/* Copies within the host, perhaps less than asked for. Bytes or -errno (-EXDEV, -EINVAL,
+ * -EOPNOTSUPP where the host cannot). */
+ssize_t host_mem_copy_range(int fd_in, u64 src, int fd_out, u64 dst, size_t len);
 /* Bytes that the host has allocated for the file (st_blocks). */
 int host_mem_allocated(int fd, u64 *ret);
 int host_mem_close(int fd);
@@ -40,5 +42,7 @@ int host_mmap(void *addr, size_t len, int prot, int flags, int fd, u64 offset, v
 int host_munmap(void *addr, size_t len);
 int host_madvise(void *addr, size_t len, int advice);
 int host_mincore(void *addr, size_t len, unsigned char *vec);
+/* What the host can swap out to, in bytes; all of it, used or not. ~0 when it does not say. */
+u64 host_swap_bytes(void);
 
 #endif

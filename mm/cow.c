@@ -26,21 +26,32 @@ static bool is_image(const struct mm *mm, const struct vma *v)
 	return false;
 }
 
+/* Nobody can have written here since the fork: nothing, or shared pages that do not exist. */
+static bool untouched(const struct mm *mm, u64 start, u64 end)
+{
+	const struct pma *p = pma_set_seek(&mm->pmas, start);
+	struct mem_range run;
+
+	for (; p && p->start < end; p = pma_next(p))
+		if (p->file &&
+		    (!p->owned || !p->cow ||
+		     pgalloc_next_committed_still(
+			     pgalloc_of(p->file),
+			     pma_subrange(p, MAX(p->start, start), MIN(p->end, end)), &run)))
+			return false;
+	return true;
+}
+
 /*
  * The writer goes on where the last break ended: right there, or at the next
  * page that exists, with nothing but holes between.
  */
 static bool follows_on(const struct mm *mm, const struct pma *p, u64 page)
 {
-	struct mem_range run;
-
 	if (page == mm->cow_next)
 		return true;
-	if (!p->owned || page < mm->cow_next || page - mm->cow_next > COW_WINDOW_MAX ||
-	    p->start > mm->cow_next)
-		return false;
-	return !pgalloc_next_committed_still(pgalloc_of(p->file),
-					     pma_subrange(p, mm->cow_next, page), &run);
+	return p->owned && page > mm->cow_next && page - mm->cow_next <= COW_WINDOW_MAX &&
+	       untouched(mm, mm->cow_next, page);
 }
 
 static void choose_window(struct mm *mm, const struct vma *v, const struct pma *p, u64 page,

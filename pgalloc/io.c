@@ -64,6 +64,43 @@ static bool ask_host(struct pgalloc *p, struct mem_range r, struct mem_range *re
 	return ret->start < ret->end;
 }
 
+/*
+ * Finds out about all of r at once, of which nobody can commit a page. mincore alone does not tell
+ * a page that is swapped out from a hole: then the host is asked run by run. False: not found out.
+ */
+static bool scan_still(struct pgalloc *p, struct mem_range r)
+{
+	unsigned char vec[RESIDENT_WINDOW];
+	u64 chunk_len, count;
+	char *m = pgalloc_map(&p->file, r.start, &chunk_len);
+
+	if (!m || host_swap_bytes() != 0)
+		return false;
+	count = MIN(MIN(mem_range_len(r), chunk_len) >> PAGE_SHIFT, RESIDENT_WINDOW);
+	if (host_mincore(m, count << PAGE_SHIFT, vec) < 0 || host_swap_bytes() != 0)
+		return false;
+	for (u64 i = 0, n; i < count; i += n) {
+		for (n = 1; i + n < count && ((vec[i + n] ^ vec[i]) & 1) == 0; n++)
+			;
+		if (vec[i] & 1)
+			known_set_there(&p->known,
+					(struct mem_range){ r.start + (i << PAGE_SHIFT),
+							    r.start + ((i + n) << PAGE_SHIFT) });
+	}
+	known_set_still(&p->known, (struct mem_range){ r.start, r.start + (count << PAGE_SHIFT) });
+	return true;
+}
+
+static enum known_state known_or_scan(struct pgalloc *p, struct mem_range r, bool still,
+				      struct mem_range *ret_run)
+{
+	enum known_state state = known_run(&p->known, r, ret_run);
+
+	if (state == KNOWN_NOTHING && still && scan_still(p, *ret_run))
+		state = known_run(&p->known, r, ret_run);
+	return state;
+}
+
 static bool next_committed(struct pgalloc *p, struct mem_range r, bool still, struct mem_range *ret)
 {
 	struct mem_range part;
@@ -73,7 +110,7 @@ static bool next_committed(struct pgalloc *p, struct mem_range r, bool still, st
 	for (; r.start < r.end; r.start = part.end) {
 		bool found;
 
-		switch (known_run(&p->known, r, &part)) {
+		switch (known_or_scan(p, r, still, &part)) {
 		case KNOWN_THERE: *ret = part; return true;
 		case KNOWN_HOLE: continue;
 		case KNOWN_NOTHING: break;
@@ -177,25 +214,36 @@ int pgalloc_write(struct pgalloc *p, u64 offset, const void *src_, size_t len)
 	return 0;
 }
 
-/* memcpy into fresh memfd pages costs a fault each; pwrite from the mapping does not. */
-static int copy_run_mapped(struct pgalloc *from, struct mem_range src, struct pgalloc *to, u64 dst)
+/*
+ * Within the host: no page table of ours is filled for it, which costs as much as the copy of a
+ * lone page. What the host cannot copy so (it need not), pwrite does from our mapping; memcpy into
+ * fresh pages would cost a fault each.
+ */
+static ssize_t copy_some(struct pgalloc *from, u64 src, struct pgalloc *to, u64 dst, u64 len)
+{
+	u64 chunk_len;
+	void *m;
+	ssize_t n = host_mem_copy_range(from->file.host_fd, src, to->file.host_fd, dst, len);
+
+	if (n > 0 || n == -ENOSPC || n == -ENOMEM)
+		return n;
+	m = pgalloc_map(&from->file, src, &chunk_len);
+	return m ? host_mem_pwrite(to->file.host_fd, m, MIN(len, chunk_len), dst) : -ENOMEM;
+}
+
+static int copy_run(struct pgalloc *from, struct mem_range src, struct pgalloc *to, u64 dst)
 {
 	while (src.start < src.end) {
-		u64 chunk_len, n;
-		void *m = pgalloc_map(&from->file, src.start, &chunk_len);
-		ssize_t done;
+		ssize_t n = copy_some(from, src.start, to, dst, mem_range_len(src));
 
-		if (!m)
+		if (n < 0)
+			return n == -ENOSPC ? -ENOMEM : (int)n;
+		if (n == 0)
 			return -ENOMEM;
-		n = MIN(chunk_len, mem_range_len(src));
-		done = host_mem_pwrite(to->file.host_fd, m, n, dst);
-		if (done < 0)
-			return done == -ENOSPC ? -ENOMEM : (int)done;
-		if ((u64)done < n)
-			return -ENOMEM;
-		known_set_there(&to->known, (struct mem_range){ dst, dst + n });
-		src.start += n;
-		dst += n;
+		known_set_there(&to->known,
+				(struct mem_range){ page_up_nofail(dst), page_down(dst + (u64)n) });
+		src.start += (u64)n;
+		dst += (u64)n;
 	}
 	return 0;
 }
@@ -230,7 +278,7 @@ static int copy_between(struct pgalloc *from, struct mem_range src, bool still, 
 	while (next_committed(from, rest, still, &run)) {
 		u64 at = dst.start + (run.start - src.start);
 		int err = from->file.disk_backed ? copy_run_bounced(from, run, to, at)
-						 : copy_run_mapped(from, run, to, at);
+						 : copy_run(from, run, to, at);
 
 		if (err < 0)
 			return err;
