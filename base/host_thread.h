@@ -46,6 +46,9 @@ void host_cpus(struct host_cpus *ret);
  * one starts by host_thread_start are free; others call host_unbind(0) first. */
 int host_bind_cpu(int tid, u32 cpu);
 int host_unbind_cpu(int tid);
+/* The same for the calling thread, without a host call where nothing changes. */
+int host_bind_self(u32 cpu);
+void host_unbind_self(void);
 
 /*
  * How many tasks the host lets this user have, by RLIMIT_NPROC, threads-max,

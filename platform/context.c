@@ -396,7 +396,7 @@ void platform_context_free(struct platform_context *ctx)
 	if (!ctx)
 		return;
 	platform_context_idle(ctx, true);
-	pair_leave(ctx);
+	pair_end(ctx);
 	as = ctx->as;
 	if (current == ctx)
 		current = NULL;

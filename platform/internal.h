@@ -98,7 +98,8 @@ struct platform_ops {
 	void (*wake_dead)(struct platform_context *ctx);
 };
 void pairs_init(struct platform *p);	       /* without it there are none */
-void pair_leave(struct platform_context *ctx); /* owner thread */
+/* The context is at its end: its threads stay where they are, for the next ones. Owner thread. */
+void pair_end(struct platform_context *ctx);
 const struct platform_ops *ptrace_ops(void);
 const struct platform_ops *seccomp_ops(void);
 
@@ -304,6 +305,7 @@ struct platform_context {
 	u64 raw_rip, shown_rip; /* seccomp: in a trampoline at raw_rip, which the sentry sees as
 				   shown_rip */
 	u64 call_fs, call_gs;	/* in_call: as they were at the stop */
+	u32 bound; /* the pair whose CPU the thread is bound to, from 1; 0: none */
 	struct turn_pace pace;
 	void *xbuf;	  /* XSTATE_BUF_SIZE, scratch for extended state */
 	size_t xbuf_size; /* ptrace: what the kernel's register set takes */

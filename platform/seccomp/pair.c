@@ -16,10 +16,14 @@
  * Away from a pair most of it may be switches and futex calls, which a pair would
  * spare; they do not count, as far as they can be told.
  */
+#include "base/host_proc.h"
+#include "base/host_spawn.h"
 #include "base/host_thread.h"
 #include "base/host_sync.h"
 #include "base/tsc.h"
 #include "platform/seccomp/seccomp.h"
+
+#include <limits.h>
 
 #define SAMPLE_STOPS 64
 #define SAMPLE_NS 1000000
@@ -67,33 +71,60 @@ static u64 per_stop(u64 worked, u64 spun_tsc, u64 stops)
 	return (worked - MIN(worked, tsc_to_ns(spun_tsc))) / MAX(stops, 1UL);
 }
 
+/* The one with the fewest contexts; of several the caller's own. */
+static u32 choose(const struct cpu_pairs *pairs)
+{
+	u32 best = 0, cpu = (u32)host_current_cpu();
+	u32 fewest = UINT_MAX;
+
+	for (u32 i = 0; i < pairs->count; i++) {
+		u32 members = atomic_load(&pairs->pair[i].members);
+		bool own = pairs->pair[i].stubs == cpu || pairs->pair[i].owners == cpu;
+
+		if (members < fewest || (members == fewest && own)) {
+			best = i;
+			fewest = members;
+		}
+	}
+	return best;
+}
+
 static void join(struct platform_context *ctx)
 {
 	struct cpu_pairs *pairs = &ctx->platform->pairs;
-	u32 best = 0;
+	u32 i = choose(pairs);
 
-	for (u32 i = 1; i < pairs->count; i++)
-		if (atomic_load(&pairs->pair[i].members) < atomic_load(&pairs->pair[best].members))
-			best = i;
-	if (host_bind_cpu(ctx->tid, pairs->pair[best].stubs) < 0 ||
-	    host_bind_cpu(0, pairs->pair[best].owners) < 0) {
-		host_unbind_cpu(ctx->tid);
+	if ((ctx->bound != i + 1 && host_bind_cpu(ctx->tid, pairs->pair[i].stubs) < 0) ||
+	    host_bind_self(pairs->pair[i].owners) < 0)
 		return;
-	}
-	atomic_fetch_add(&pairs->pair[best].members, 1);
-	ctx->pace.pair = best + 1;
+	atomic_fetch_add(&pairs->pair[i].members, 1);
+	ctx->bound = ctx->pace.pair = i + 1;
 }
 
-void pair_leave(struct platform_context *ctx)
+void pair_end(struct platform_context *ctx)
 {
-	struct cpu_pairs *pairs = &ctx->platform->pairs;
-
-	if (!ctx->pace.pair)
-		return;
-	atomic_fetch_sub(&pairs->pair[ctx->pace.pair - 1].members, 1);
+	if (ctx->pace.pair)
+		atomic_fetch_sub(&ctx->platform->pairs.pair[ctx->pace.pair - 1].members, 1);
 	ctx->pace.pair = 0;
-	host_unbind_cpu(ctx->tid);
-	host_unbind_cpu(0);
+}
+
+static void pair_leave(struct platform_context *ctx)
+{
+	pair_end(ctx);
+	if (ctx->bound)
+		host_unbind_cpu(ctx->tid);
+	ctx->bound = 0;
+	host_unbind_self();
+}
+
+/*
+ * Where there is but one pair, a context begins on it: it costs next to nothing while its thread
+ * sleeps, and a scheduler that puts all of a short-lived process on one CPU would have its sides
+ * moved apart again and again.
+ */
+static bool begin_joined(const struct platform_context *ctx)
+{
+	return ctx->platform->pairs.count == 1;
 }
 
 static void sample(struct platform_context *ctx, u64 now)
@@ -107,7 +138,7 @@ static void sample(struct platform_context *ctx, u64 now)
 	each -= MIN(each, SLEEP_NS * (u64)pace->sleeps / MAX(pace->stops, 1u));
 	if (pace->pair && each > LEAVE_NS)
 		pair_leave(ctx);
-	else if (!pace->pair && pace->sample_tsc && each < JOIN_NS)
+	else if (!pace->pair && (pace->sample_tsc ? each < JOIN_NS : begin_joined(ctx)))
 		join(ctx);
 	pace->stops = pace->sleeps = 0;
 	pace->spun_tsc = 0;

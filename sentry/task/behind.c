@@ -15,6 +15,7 @@ static void run(void *arg)
 	struct behind b = *(struct behind *)arg;
 
 	free(arg);
+	host_unbind_self();
 	b.fn(b.arg);
 	task_thread_gone(b.kernel);
 }
