@@ -538,20 +538,34 @@ static bool beside(const struct vma *v, const struct vma *next, bool up)
 	       (up ? v->end == next->start : next->end == v->start);
 }
 
+bool backing_is_image(const struct mm *mm, const struct vma *v)
+{
+	const struct vma *s = v;
+
+	for (int i = 0; i < 6 && s && s->mappable == v->mappable; i++, s = vma_prev(&mm->vmas, s))
+		if (s->prot & PROT_EXEC)
+			return true;
+	return false;
+}
+
+bool backing_has_around(const struct vma *v)
+{
+	return v->mappable && !(v->flags & VMA_SHARED) && v->mappable->ops->peek;
+}
+
 /*
  * The segments of an image lie side by side and are touched one after the
  * other: what the file's cache has of them goes to the stub in one call.
  */
-void backing_map_around(struct mm *mm, struct vma *v, u64 page)
+void backing_map_around(struct mm *mm, struct vma *v, struct pma *p, u64 page)
 {
 	struct window w = window_in(v, page, FILE_WINDOW);
 	struct stub_batch b;
 	int count;
 
 	mutex_assert_held(&mm->active_lock);
-	if (!v->mappable || (v->flags & VMA_SHARED) || !v->mappable->ops->peek)
-		return;
 	stub_batch_begin(mm, &b);
+	stub_batch_map(&b, v, p);
 	count = map_cached(mm, v, w.start, w.end, AROUND_MAX, &b);
 	for (int up = 0; up < 2; up++) {
 		struct vma *s = up ? vma_next(&mm->vmas, v) : vma_prev(&mm->vmas, v), *from = v;
@@ -612,7 +626,7 @@ void mm_map_ahead(struct mm *mm)
 	mutex_lock(&mm->active_lock);
 	stub_batch_begin(mm, &b);
 	for (v = vma_set_first(&mm->vmas); v; v = vma_next(&mm->vmas, v)) {
-		bool image = v->mappable && !(v->flags & VMA_SHARED) && v->mappable->ops->peek;
+		bool image = backing_has_around(v);
 
 		if (!v->prot || (v->flags & VMA_RESERVED) || vma_len(v) > AHEAD_IMAGE_MAX) {
 			if (v->flags & VMA_GROWSDOWN)

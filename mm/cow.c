@@ -15,17 +15,6 @@
  */
 #define IMAGE_WINDOW (64UL << 10)
 
-/* Another segment of the same file beside v is executable. */
-static bool is_image(const struct mm *mm, const struct vma *v)
-{
-	const struct vma *s = v;
-
-	for (int i = 0; i < 6 && s && s->mappable == v->mappable; i++, s = vma_prev(&mm->vmas, s))
-		if (s->prot & PROT_EXEC)
-			return true;
-	return false;
-}
-
 /* Nobody can have written here since the fork: nothing, or shared pages that do not exist. */
 static bool untouched(const struct mm *mm, u64 start, u64 end)
 {
@@ -58,7 +47,7 @@ static void choose_window(struct mm *mm, const struct vma *v, const struct pma *
 			  u64 *ret_start, u64 *ret_end)
 {
 	bool follows = follows_on(mm, p, page), file = !p->owned;
-	u64 size = !file ? COW_WINDOW_MIN : is_image(mm, v) ? IMAGE_WINDOW : PAGE_SIZE;
+	u64 size = !file ? COW_WINDOW_MIN : backing_is_image(mm, v) ? IMAGE_WINDOW : PAGE_SIZE;
 	u64 start = page & ~(size - 1);
 
 	if (follows && !file) {

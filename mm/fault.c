@@ -100,7 +100,7 @@ static int fault_locked(struct mm *mm, struct vma *v, u64 page, bool write, bool
 {
 	u8 need = write ? PROT_WRITE : exec ? PROT_EXEC : PROT_READ;
 	struct pma *p = pma_set_find(&mm->pmas, page);
-	bool fresh = !p, major = fresh && must_read(v, page);
+	bool around = !p && backing_has_around(v), major = !p && must_read(v, page);
 	int err;
 
 	if (p && (p->host_prot & need))
@@ -109,14 +109,16 @@ static int fault_locked(struct mm *mm, struct vma *v, u64 page, bool write, bool
 	/* Memory that is kept for this place is better than a zero page. */
 	if (!p && !v->mappable && pma_set_find(&mm->kept, page))
 		write = true;
-	err = backing_resolve(mm, v, page, write, true, &p);
+	err = backing_resolve(mm, v, page, write, !around, &p);
 	if (err < 0)
 		return err;
 	if (!p)
 		return map_zero_window(mm, v, page);
-	err = backing_map(mm, v, p, false);
-	if (err == 0 && fresh)
-		backing_map_around(mm, v, page);
+	/* What cannot be mapped in such a batch, the next fault maps alone. */
+	if (around)
+		backing_map_around(mm, v, p, page);
+	else
+		err = backing_map(mm, v, p, false);
 	if (err == 0 && major)
 		atomic_fetch_add_explicit(&mm->major_faults, 1, memory_order_relaxed);
 	return err < 0 ? err : major;

@@ -309,6 +309,9 @@ static void prefault_part(struct mm *child, struct vma *v, const struct pma *p,
 	u64 start = MAX(p->start, v->start), end = MIN(p->end, v->end);
 	struct pma *c;
 
+	/* Data files that were read once, such as locales, are seldom read by children. */
+	if (v->mappable && !p->owned && !(v->flags & VMA_SHARED) && !backing_is_image(child, v))
+		return;
 	/* What is one piece here may be several there: unpatched text beside patched. */
 	for (; start < end; start = c->end) {
 		if (v->mappable && !p->owned &&

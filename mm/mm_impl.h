@@ -290,9 +290,15 @@ int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map
 int backing_resolve_data(struct mm *mm, struct vma *v, u64 page, bool write, struct pma **ret);
 /* Maps p in the stub as far as v reaches, with all the rights that both allow. */
 int backing_map(struct mm *mm, const struct vma *v, struct pma *p, bool populate);
-/* After a fault on a file: maps what is at hand around it and in the vmas beside v that map the
- * same file. */
-void backing_map_around(struct mm *mm, struct vma *v, u64 page);
+/* v is a segment of a program or a library: another one of the same file beside it is executable.
+ */
+bool backing_is_image(const struct mm *mm, const struct vma *v);
+/*
+ * After a fault at page on a file, p is its new pma: maps that, what is at hand around it, and in
+ * the vmas beside v that map the same file. Only where backing_has_around(v).
+ */
+bool backing_has_around(const struct vma *v);
+void backing_map_around(struct mm *mm, struct vma *v, struct pma *p, u64 page);
 /* Drops the pmas of [start, end), unmapping them first. only_shared: those of files only. */
 int backing_drop(struct mm *mm, u64 start, u64 end, bool only_shared);
 /* The same for munmap: what can be is kept, and unmapped by the guest's thread. */

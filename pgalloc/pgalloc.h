@@ -49,8 +49,8 @@ struct pgalloc_opts {
 	/* Bytes to leave free next to a range that is placed without the hint, so
 	 * that hints of later neighbours succeed; 0: fit tightly. */
 	u64 room;
-	/* Fills the new pages (PGALLOC_POPULATE implied): gets sentry memory, returns
-	 * bytes read (the rest stays zero) or -errno, which frees the range again. */
+	/* Fills the new pages (PGALLOC_COMMIT implied): gets sentry memory, returns bytes
+	 * read, which may be few; 0: the rest stays zero; -errno: frees the range again. */
 	ssize_t (*reader)(void *arg, void *dst, size_t len);
 	void *reader_arg;
 };

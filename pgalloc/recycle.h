@@ -12,7 +12,7 @@
 
 #include "base/memfile.h"
 
-#define RECYCLE_COUNT 32
+#define RECYCLE_COUNT 64
 #define RECYCLE_BYTES (512UL << 10)
 /* Larger copies had better lie beside their neighbours. */
 #define RECYCLE_COPY_MAX (16UL << 10)

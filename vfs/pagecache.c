@@ -220,19 +220,11 @@ struct fill {
 static ssize_t fill_reader(void *arg, void *dst, size_t len)
 {
 	struct fill *f = arg;
-	size_t done = 0;
+	ssize_t n = f->pc->ops->read(f->pc->inode, dst, len, f->offset);
 
-	while (done < len) {
-		ssize_t n =
-			f->pc->ops->read(f->pc->inode, (char *)dst + done, len - done, f->offset);
-		if (n < 0)
-			return done ? (ssize_t)done : n;
-		if (n == 0)
-			break;
-		done += (size_t)n;
+	if (n > 0)
 		f->offset += (u64)n;
-	}
-	return (ssize_t)done;
+	return n;
 }
 
 /* What to read for a fault at offset: around it, in the gap between extents, up to the end of the

@@ -93,7 +93,8 @@
 #define CMD_KIND_BATCH 1  /* CMD_COUNT system calls, up to the first that fails */
 #define CMD_KIND_THREAD 2 /* the same, then a guest thread for CMD_SLOT */
 
-/* What a completion says: bits are sent one write each, DONE last. */
+/* What a completion says: an error is sent a bit a write, a thread's number six bits a write; DONE
+ * comes last. */
 #define DONE_BIT 62
 #define DONE_ERROR_BIT 40 /* low 12 bits: errno, from bit 16: index of the op; else: result */
 

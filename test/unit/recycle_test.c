@@ -75,7 +75,7 @@ static void test_ranges(void **state)
 	struct mem_range r;
 	u64 bytes = 0;
 
-	for (u64 i = 0; i < RECYCLE_COUNT; i++)
+	for (u64 i = 0; i < RECYCLE_BYTES / LEN; i++)
 		assert_true(recycle_add(&x, (struct mem_range){ 2 * i * LEN, (2 * i + 1) * LEN }));
 	assert_false(recycle_add(&x, (struct mem_range){ 200 * LEN, 201 * LEN }));
 	/* Beside another it needs no place of its own, if there is room. */
