@@ -49,6 +49,9 @@ _Noreturn static void run_sentry(struct run_config *config, struct confine_state
 	}
 	code = sentry_run(config, state);
 	fflush(NULL);
+	/* The host takes a while to undo our memory and namespaces: nobody has to wait for that. */
+	if (state->pid_ns)
+		status_report_end(config->stats_fd, code);
 	_exit(code);
 }
 
@@ -56,7 +59,7 @@ static int wait_for_sentry(pid_t pid, struct status_socket *socket)
 {
 	sigset_t set;
 	siginfo_t info;
-	int status;
+	int status, code;
 
 	sigemptyset(&set);
 	for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++)
@@ -65,7 +68,12 @@ static int wait_for_sentry(pid_t pid, struct status_socket *socket)
 	for (;;) {
 		if (waitpid(pid, &status, WNOHANG) == pid)
 			break;
-		int sig = status_wait_signal(socket, &set, &info);
+		int sig = status_wait(socket, &set, &info, &code);
+		if (sig == STATUS_ENDED) {
+			/* The init of its PID namespace: nothing of the sandbox outlives it. */
+			kill(pid, SIGKILL);
+			return code;
+		}
 		/* What the terminal sends reaches the sentry by itself: it is in the same group. */
 		if (sig > 0 && sig != SIGCHLD && info.si_code <= 0)
 			kill(pid, sig);

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* A sandbox that lives for less is not worth a socket. */
-#define SOCKET_AFTER_NS 20000000L
+#define SOCKET_AFTER_MS 20
 /* The sentry is asked again, and the answer goes out without figures, after so long. */
 #define ASK_AGAIN_NS 100000000UL
 #define GIVE_UP_NS 1000000000UL
@@ -113,6 +113,13 @@ void status_launcher(struct status_socket *c, pid_t sentry)
 		close(c->pipe[1]);
 }
 
+void status_report_end(int fd, int code)
+{
+	struct status_end_message m = { STATUS_END_MAGIC, code };
+
+	(void)!write(fd, &m, sizeof(m));
+}
+
 /* A socket of that name whose owner is gone, and whose number we have now, goes. */
 static int bind_new(int fd, const struct sockaddr_un *a)
 {
@@ -126,7 +133,7 @@ static int bind_new(int fd, const struct sockaddr_un *a)
 }
 
 /* Without one the sandbox runs all the same, and is not listed. */
-static void open_socket(struct status_socket *c, const sigset_t *set)
+static void open_socket(struct status_socket *c)
 {
 	struct sockaddr_un *a = &c->address;
 	char dir[sizeof(a->sun_path)];
@@ -147,11 +154,6 @@ static void open_socket(struct status_socket *c, const sigset_t *set)
 			c->listen_fd = -1;
 		}
 	}
-	if (c->listen_fd < 0)
-		return;
-	c->signal_fd = signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (c->signal_fd < 0)
-		status_end(c);
 }
 
 void status_end(struct status_socket *c)
@@ -255,15 +257,29 @@ static void accept_one(struct status_socket *c)
 	}
 }
 
-static void take_figures(struct status_socket *c)
-{
-	struct kernel_stats s;
+enum message { MESSAGE_NONE, MESSAGE_FIGURES, MESSAGE_END };
 
-	if (read(c->pipe[0], &s, sizeof(s)) != sizeof(s) || s.magic != KERNEL_STATS_MAGIC)
-		return;
-	c->stats = s;
+static enum message take_message(struct status_socket *c, int *ret_code)
+{
+	union {
+		struct kernel_stats stats;
+		struct status_end_message end;
+	} m;
+	ssize_t n = read(c->pipe[0], &m, sizeof(m));
+
+	if (n == sizeof(m.end) && m.end.magic == STATUS_END_MAGIC) {
+		*ret_code = m.end.code & 0xff;
+		return MESSAGE_END;
+	}
+	if (n != sizeof(m.stats) || m.stats.magic != KERNEL_STATS_MAGIC) {
+		if (n == 0) /* the sentry is dead: a signal says how */
+			c->writer_gone = true;
+		return MESSAGE_NONE;
+	}
+	c->stats = m.stats;
 	c->stats_ns = clock_monotonic_ns();
 	answer_all(c, true);
+	return MESSAGE_FIGURES;
 }
 
 static void look_at_clock(struct status_socket *c)
@@ -288,37 +304,38 @@ static int next_signal(struct status_socket *c, siginfo_t *ret)
 	return ret->si_signo;
 }
 
-int status_wait_signal(struct status_socket *c, const sigset_t *set, siginfo_t *ret)
+static int timeout_ms(const struct status_socket *c)
 {
-	const struct timespec first = { .tv_nsec = SOCKET_AFTER_NS };
+	if (!c->tried)
+		return SOCKET_AFTER_MS;
+	return c->client_count ? (int)(ASK_AGAIN_NS / 1000000) : -1;
+}
 
-	if (!c->tried) {
-		int sig = sigtimedwait(set, ret, &first);
-
-		if (sig > 0 || errno != EAGAIN)
-			return sig;
-		open_socket(c, set);
-	}
-	if (c->listen_fd < 0)
+int status_wait(struct status_socket *c, const sigset_t *set, siginfo_t *ret, int *ret_code)
+{
+	if (c->signal_fd < 0)
+		c->signal_fd = signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (c->signal_fd < 0)
 		return sigwaitinfo(set, ret);
 	for (;;) {
 		struct pollfd p[] = {
 			{ .fd = c->signal_fd, .events = POLLIN },
 			{ .fd = c->client_count < STATUS_CLIENTS ? c->listen_fd : -1,
 			  .events = POLLIN },
-			{ .fd = c->client_count ? c->pipe[0] : -1, .events = POLLIN },
+			{ .fd = c->writer_gone ? -1 : c->pipe[0], .events = POLLIN },
 		};
+		int n = poll(p, ARRAY_SIZE(p), timeout_ms(c));
 
-		if (poll(p, ARRAY_SIZE(p), c->client_count ? (int)(ASK_AGAIN_NS / 1000000) : -1) <
-			    0 &&
-		    errno != EINTR)
+		if (n < 0 && errno != EINTR)
 			return -1;
 		if (p[0].revents)
 			return next_signal(c, ret);
-		if (p[2].revents)
-			take_figures(c);
+		if (p[2].revents && take_message(c, ret_code) == MESSAGE_END)
+			return STATUS_ENDED;
 		if (p[1].revents)
 			accept_one(c);
+		if (n == 0 && !c->tried)
+			open_socket(c);
 		look_at_clock(c);
 	}
 }

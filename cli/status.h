@@ -12,7 +12,7 @@
  * asks, neither side does anything.
  *
  *	status_init -> fork -> status_sentry in the child, status_launcher in the parent
- *	-> status_wait_signal until the sentry is dead -> status_end
+ *	-> status_wait until the sentry is dead or has reported its end -> status_end
  */
 #ifndef MINISENTRY_CLI_STATUS_H
 #define MINISENTRY_CLI_STATUS_H
@@ -32,6 +32,7 @@ struct status_socket {
 	int listen_fd; /* -1: none (yet) */
 	int signal_fd;
 	bool tried;		/* to make the socket */
+	bool writer_gone;	/* of the pipe */
 	u64 started_ns;		/* CLOCK_MONOTONIC */
 	u64 asked_ns, since_ns; /* the sentry: last time, and for the clients that wait now */
 	struct sockaddr_un address;
@@ -41,11 +42,24 @@ struct status_socket {
 	u64 stats_ns;
 };
 
+#define STATUS_END_MAGIC 0x646e652d78626e73UL
+struct status_end_message {
+	u64 magic;
+	s64 code;
+};
+
+/* In the sentry, to the launcher's pipe: it has nothing left to do but to die. */
+void status_report_end(int fd, int code);
+
 void status_init(struct status_socket *c, struct run_config *config);
 void status_sentry(struct status_socket *c);
 void status_launcher(struct status_socket *c, pid_t sentry);
-/* sigwaitinfo, while it serves those who ask. The signals of set are blocked. */
-int status_wait_signal(struct status_socket *c, const sigset_t *set, siginfo_t *ret);
+/*
+ * sigwaitinfo, while it serves those who ask. The signals of set are blocked. A signal's number, -1
+ * when interrupted, or STATUS_ENDED with the sandbox's exit code.
+ */
+#define STATUS_ENDED 0
+int status_wait(struct status_socket *c, const sigset_t *set, siginfo_t *ret, int *ret_code);
 void status_end(struct status_socket *c);
 
 /*

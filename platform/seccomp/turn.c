@@ -175,8 +175,9 @@ static bool decide(struct platform_context *ctx, u32 *ret_rounds)
 	struct platform *p = ctx->platform;
 	struct turn_pace *pace = &ctx->pace;
 	u64 window = p->spin_limits.window_tsc;
-	bool spinning = false;
+	bool spinning = false, crowded;
 
+	crowded = pace->pair && atomic_load_explicit(&p->active, memory_order_relaxed) > 1;
 	if (pace->stub_spins)
 		pace->stub_spun_tsc += MIN(ctx->clock.service, window);
 	pace->stub_spins = false;
@@ -187,7 +188,7 @@ static bool decide(struct platform_context *ctx, u32 *ret_rounds)
 		pace->stub_spins = ctx->clock.service < window;
 	}
 	*ret_rounds = !pace->stub_spins ? 0
-		      : pace->pair	? p->spin_limits.stub_rounds / PAIR_STUB_PART
+		      : crowded		? p->spin_limits.stub_rounds / PAIR_STUB_PART
 					: p->spin_limits.stub_rounds;
 	return spinning;
 }

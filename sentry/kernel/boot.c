@@ -49,6 +49,7 @@ struct boot {
 	struct host_tty *tty;
 	struct preparation {
 		pthread_t thread;
+		cpu_set_t cpus; /* that the process may use */
 		bool started;
 		_Atomic u32 collected; /* futex: 0, then 1 when host and memory are there */
 		int error, kernel_error;
@@ -218,12 +219,44 @@ static void *prepare_main(void *arg)
 	return NULL;
 }
 
+static void *prepare_elsewhere(void *arg)
+{
+	struct boot *b = arg;
+
+	sched_setaffinity(0, sizeof(b->preparation.cpus), &b->preparation.cpus);
+	return prepare_main(b);
+}
+
+/* On another CPU than ours: a scheduler that packs threads would let the new one wait for us. */
+static bool start_elsewhere(struct boot *b)
+{
+	struct preparation *p = &b->preparation;
+	int cpu = sched_getcpu();
+	cpu_set_t others;
+	pthread_attr_t attr;
+	bool ok;
+
+	if (pthread_attr_init(&attr) != 0)
+		return false;
+	if (cpu >= 0 && sched_getaffinity(0, sizeof(p->cpus), &p->cpus) == 0 &&
+	    CPU_COUNT(&p->cpus) > 1) {
+		others = p->cpus;
+		CPU_CLR(cpu, &others);
+		pthread_attr_setaffinity_np(&attr, sizeof(others), &others);
+		ok = pthread_create(&p->thread, &attr, prepare_elsewhere, b) == 0;
+	} else {
+		ok = pthread_create(&p->thread, NULL, prepare_main, b) == 0;
+	}
+	pthread_attr_destroy(&attr);
+	return ok;
+}
+
 /* 0 when the host's files are open and the guest's memory is there. */
 static int prepare_begin(struct boot *b)
 {
 	struct preparation *p = &b->preparation;
 
-	p->started = pthread_create(&p->thread, NULL, prepare_main, b) == 0;
+	p->started = start_elsewhere(b);
 	if (!b->config->no_namespaces)
 		(void)confine_network(b->state);
 	if (!p->started)
