@@ -22,6 +22,15 @@ int host_futex_wait(_Atomic u32 *word, u32 expected, s64 timeout_ns, bool privat
 	return 0;
 }
 
+int host_futex_wait_bits(_Atomic u32 *word, u32 expected, u64 deadline_ns, u32 bits)
+{
+	struct timespec ts = to_timespec((s64)deadline_ns);
+
+	if (syscall(SYS_futex, word, FUTEX_WAIT_BITSET, expected, &ts, NULL, bits) < 0)
+		return -errno;
+	return 0;
+}
+
 int host_futex_wake(_Atomic u32 *word, int count, bool private)
 {
 	int op = FUTEX_WAKE | (private ? FUTEX_PRIVATE_FLAG : 0);

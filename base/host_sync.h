@@ -25,6 +25,9 @@ int host_eventfd_write(int fd, u64 value);
 /* timeout_ns < 0: none. Number ready, 0 on timeout, -EINTR. */
 int host_poll(struct pollfd *fds, size_t count, s64 timeout_ns);
 u64 host_clock_ns(clockid_t clock); /* 0 when the clock does not exist */
+/* On a word that is shared between processes, until a wake that has one of these bits
+ * (FUTEX_WAKE has all) or the deadline on CLOCK_MONOTONIC. 0 or -errno. */
+int host_futex_wait_bits(_Atomic u32 *word, u32 expected, u64 deadline_ns, u32 bits);
 void host_yield(void);
 
 #endif

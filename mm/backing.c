@@ -19,11 +19,14 @@
 struct puts {
 	struct memfile *file;
 	struct mem_range r;
+	struct mm *holder; /* the stub may have the pages until later */
 };
 
 static void puts_flush(struct puts *q)
 {
-	if (q->file)
+	if (q->file && q->holder)
+		held_add(q->holder, q->file, q->r);
+	else if (q->file)
 		memfile_put(q->file, q->r);
 	q->file = NULL;
 }
@@ -38,7 +41,8 @@ static void puts_add(struct puts *q, struct memfile *file, struct mem_range r)
 		q->r.start = r.start;
 	} else {
 		puts_flush(q);
-		*q = (struct puts){ file, r };
+		q->file = file;
+		q->r = r;
 	}
 }
 
@@ -135,11 +139,35 @@ int backing_release(struct mm *mm, u64 start, u64 end)
 	return 0;
 }
 
+/* What is large is not held, and what can be written to must be gone at once. */
+#define LATE_REPLACED_MAX (64UL << 10)
+
+/*
+ * Maps value. *ret_late: it will be mapped before the guest goes on, and may not have replaced yet
+ * what was there.
+ */
+static int map_over(struct mm *mm, const struct pma *value, bool replaces, bool *ret_late)
+{
+	u64 start = value->start, end = value->end;
+	struct pma *p = pma_set_seek(&mm->pmas, start);
+	/* Other threads of the guest would go on with what was there. */
+	bool late = !replaces || (end - start <= LATE_REPLACED_MAX && platform_as_alone(mm->as));
+
+	for (; late && replaces && p && p->start < end; p = pma_next(p))
+		late = p->host_map != PMA_MAP_WRITE;
+	*ret_late = late && stub_map_late(mm, start, end, value->file, value->offset,
+					  value->host_map, value->host_prot);
+	return *ret_late ? 0
+			 : stub_map(mm, start, end, value->file, value->offset, value->host_map,
+				    value->host_prot, false);
+}
+
 int backing_install(struct mm *mm, const struct vma *v, const struct pma *value, bool map_now)
 {
 	struct puts q = { 0 };
 	struct pma new = *value, *p, *next;
 	u64 start = value->start, end = value->end;
+	bool replaces, late = false;
 	int err;
 
 	mutex_assert_held(&mm->active_lock);
@@ -147,18 +175,19 @@ int backing_install(struct mm *mm, const struct vma *v, const struct pma *value,
 		return -ENOMEM;
 	new.host_prot = PROT_NONE;
 	new.host_map = PMA_UNMAPPED;
-	if (map_now || any_mapped(mm, start, end)) {
+	replaces = any_mapped(mm, start, end);
+	if (map_now || replaces) {
 		new.host_prot = stub_prot(v, value);
 		if (new.host_prot) {
 			new.host_map = stub_map_kind(v, value);
-			err = stub_map(mm, start, end, new.file, new.offset, new.host_map,
-				       new.host_prot, false);
+			err = map_over(mm, &new, replaces, &late);
 			if (err < 0)
 				return err;
 		} else {
 			stub_unmap(mm, start, end);
 		}
 	}
+	q.holder = late && replaces ? mm : NULL;
 	pma_set_split(&mm->pmas, start, end);
 	for (p = pma_set_seek(&mm->pmas, start); p && p->start < end; p = next) {
 		next = pma_next(p);
@@ -186,9 +215,13 @@ int backing_map(struct mm *mm, const struct vma *v, struct pma *p, bool populate
 	if ((map == PMA_MAP_WRITE || (map && !(prot & PROT_WRITE))) && !populate)
 		err = stub_protect(mm, start, end, prot);
 	if (err < 0) {
+		u64 offset = p->offset + (start - p->start);
+
 		map = stub_map_kind(v, p);
-		err = stub_map(mm, start, end, p->file, p->offset + (start - p->start), map, prot,
-			       populate);
+		/* The same pages, or none, were mapped there. */
+		err = !populate && stub_map_late(mm, start, end, p->file, offset, map, prot)
+			      ? 0
+			      : stub_map(mm, start, end, p->file, offset, map, prot, populate);
 	}
 	if (err < 0)
 		return err;
@@ -299,7 +332,7 @@ static void back_early(struct mm *mm, struct vma *v, u64 start, u64 end)
 	value.offset = r.start;
 	stub_batch_begin(mm, &b);
 	stub_batch_map(&b, v, pma_set_add(&mm->pmas, &value));
-	stub_batch_end(&b);
+	stub_batch_end_late(&b);
 }
 
 void backing_ahead(struct mm *mm, struct vma *v, u64 start, u64 end)
@@ -586,7 +619,7 @@ void backing_map_around(struct mm *mm, struct vma *v, struct pma *p, u64 page)
 			s = up ? vma_next(&mm->vmas, s) : vma_prev(&mm->vmas, s);
 		}
 	}
-	stub_batch_end(&b);
+	stub_batch_end_late(&b);
 }
 
 /* ---- ahead of a new program ---- */

@@ -160,6 +160,7 @@ int mm_fault(struct mm *mm, u64 addr, bool write, bool exec, int *ret_sig, int *
 		mutex_unlock(&mm->active_lock);
 		return fault_signal(SIGSEGV, SEGV_ACCERR, ret_sig, ret_code);
 	}
+	held_release(mm);
 	err = fault_locked(mm, v, page, write, exec);
 	mutex_unlock(&mm->active_lock);
 	if (err == -EFAULT)

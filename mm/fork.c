@@ -401,6 +401,7 @@ static struct platform_as *move(struct mm *mm, struct platform_as *fresh)
 	u32 again = 0;
 
 	mutex_assert_held(&mm->active_lock);
+	held_drain(mm);
 	platform_as_retire(old);
 	if (platform_as_own_gs(old))
 		platform_as_set_own_gs(fresh);

@@ -132,6 +132,7 @@ void mm_empty_locked(struct mm *mm)
 	mutex_assert_held(&mm->active_lock);
 	if (mm->pmas.mapped || mm->kept.count)
 		stub_drop_all(mm);
+	held_drain(mm);
 	if (backing_drop(mm, 0, UINT64_MAX & PAGE_MASK, false) < 0)
 		PANIC("mm: no memory to release an address space");
 	pgalloc_account_kept(mm->memory, -(s64)mm->leftover_bytes);

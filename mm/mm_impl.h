@@ -40,6 +40,14 @@
 #define MM_TEXT_CHUNKS 1024
 #define MM_PROT_ALL (PROT_READ | PROT_WRITE | PROT_EXEC)
 
+/* A reference that the stub may still need; held.c. */
+#define HELD_MAX 8
+
+struct held {
+	struct memfile *file;
+	struct mem_range range;
+};
+
 struct mm {
 	struct refs refs;
 	_Atomic u32 users;
@@ -71,7 +79,9 @@ struct mm {
 	struct mutex active_lock;
 	/* protected by active_lock */
 	struct pma_set pmas;
-	struct pma_set kept; /* see keep.c; disjoint from what is mapped of pmas */
+	struct pma_set kept;	    /* see keep.c; disjoint from what is mapped of pmas */
+	struct held held[HELD_MAX]; /* see held.c */
+	u32 held_count;
 	u64 kept_bytes;
 	struct pgalloc_keeper keeper;  /* immutable but for its place in the list */
 	u32 early_mappings;	       /* backed at once, see backing_ahead */
@@ -225,6 +235,12 @@ int mm_find_place(struct mm *mm, u64 hint, u64 len, int map_flags, bool huge_ali
 u8 stub_prot(const struct vma *v, const struct pma *p);
 /* How p is to be mapped there: PMA_MAP_WRITE if v allows its guest to write p at any time. */
 enum pma_map stub_map_kind(const struct vma *v, const struct pma *p);
+/*
+ * Maps before the calling thread's guest thread goes on, without waiting: what was mapped there is
+ * gone only when platform_as_settled says so. A failure shows as another fault. False: stub_map.
+ */
+bool stub_map_late(struct mm *mm, u64 start, u64 end, struct memfile *file, u64 offset,
+		   enum pma_map map, u8 prot);
 /* 0 or -ENOMEM; then the stub has nothing mapped at all. */
 int stub_map(struct mm *mm, u64 start, u64 end, struct memfile *file, u64 offset, enum pma_map map,
 	     u8 prot, bool populate);
@@ -270,6 +286,16 @@ void stub_batch_map(struct stub_batch *b, const struct vma *v, struct pma *p);
 void stub_batch_end(struct stub_batch *b);
 /* The same for one of maps only, without waiting: a failure shows at the next change. */
 void stub_batch_end_maps(struct stub_batch *b);
+/* As stub_map_late. */
+void stub_batch_end_late(struct stub_batch *b);
+
+/* ---- held.c ---- */
+
+/* Takes over a reference to pages that stub_map_late has replaced. */
+void held_add(struct mm *mm, struct memfile *file, struct mem_range r);
+/* Gives back what is held if the stub is known to have lost it; held_drain sees to that. */
+void held_release(struct mm *mm);
+void held_drain(struct mm *mm);
 
 /* ---- backing (backing.c, cow.c); active_lock held ---- */
 

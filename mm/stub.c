@@ -61,22 +61,39 @@ static bool too_many_mapped(const struct mm *mm)
 	return mm->pmas.mapped + mm->kept.count >= MM_MAX_HOST_VMAS;
 }
 
-int stub_map(struct mm *mm, u64 start, u64 end, struct memfile *file, u64 offset, enum pma_map map,
-	     u8 prot, bool populate)
+static struct platform_op map_op(u64 start, u64 end, struct memfile *file, u64 offset,
+				 enum pma_map map, u8 prot)
 {
-	struct platform_op op = {
+	return (struct platform_op){
 		.kind = file ? PLATFORM_OP_MAP : PLATFORM_OP_MAP_ZERO,
 		.addr = start,
 		.len = end - start,
 		.file = file,
 		.offset = offset,
 		.prot = prot,
-		.populate = populate,
 		.writable = map == PMA_MAP_WRITE,
 	};
+}
+
+bool stub_map_late(struct mm *mm, u64 start, u64 end, struct memfile *file, u64 offset,
+		   enum pma_map map, u8 prot)
+{
+	struct platform_op op = map_op(start, end, file, offset, map, prot);
+	struct pma *k = pma_set_seek(&mm->kept, start);
+
+	mutex_assert_held(&mm->active_lock);
+	return !too_many_mapped(mm) && (!k || k->start >= end) &&
+	       platform_as_map_late(mm->as, &op, 1) == 0;
+}
+
+int stub_map(struct mm *mm, u64 start, u64 end, struct memfile *file, u64 offset, enum pma_map map,
+	     u8 prot, bool populate)
+{
+	struct platform_op op = map_op(start, end, file, offset, map, prot);
 	int err;
 
 	mutex_assert_held(&mm->active_lock);
+	op.populate = populate;
 	if (too_many_mapped(mm))
 		stub_drop_all(mm);
 	for (int tries = 0; tries < 2; tries++) {
@@ -165,6 +182,12 @@ static void batch_map(struct stub_batch *b, const struct pma *p, enum pma_map ma
 		.prot = prot,
 		.writable = map == PMA_MAP_WRITE,
 	};
+}
+
+void stub_batch_end_late(struct stub_batch *b)
+{
+	if (b->failed || (b->count && platform_as_map_late(b->mm->as, b->ops, b->count) < 0))
+		stub_batch_end(b);
 }
 
 void stub_batch_end_maps(struct stub_batch *b)

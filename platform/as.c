@@ -187,21 +187,28 @@ u64 as_cpu_ns(const struct platform_as *as)
 	return host_clock_ns((clockid_t)((~(unsigned)as->pid) << 3 | 2 /* CPUCLOCK_SCHED */));
 }
 
-/* Waits for DONE. Value or -ESRCH. */
-static s64 wait_done_locked(struct platform_as *as)
+/* What has come of a completion so far; true with DONE. */
+static bool read_done_locked(struct platform_as *as, u64 *sum)
+{
+	u64 v;
+
+	if (host_eventfd_read(as->done_fd, &v) == 0)
+		*sum += v;
+	return *sum & (1ULL << DONE_BIT);
+}
+
+/* Waits for DONE, of which `sum` has come. Value or -ESRCH. */
+static s64 wait_done_locked(struct platform_as *as, u64 sum)
 {
 	struct pollfd fds[2] = { { .fd = as->done_fd, .events = POLLIN },
 				 { .fd = as->pidfd, .events = POLLIN } };
-	u64 sum = 0, v, cpu = 0, tick = 0, now = 0;
+	u64 v, cpu = 0, tick = 0, now = 0;
 	int idle = 0, ticks = 0, n;
 
 	for (;;) {
 		n = host_poll(fds, 2, tick > now ? (s64)(tick - now) : MAPPER_TICK_NS);
 		if (n > 0 && fds[0].revents) {
-			if (host_eventfd_read(as->done_fd, &v) < 0)
-				continue;
-			sum += v;
-			if (sum & (1ULL << DONE_BIT))
+			if (read_done_locked(as, &sum))
 				return (s64)(sum & ~(1ULL << DONE_BIT));
 			continue;
 		}
@@ -227,7 +234,7 @@ static s64 wait_done_locked(struct platform_as *as)
 	}
 }
 
-static bool begin_locked(struct platform_as *as, u32 kind, u32 count)
+bool as_begin_locked(struct platform_as *as, u32 kind, u32 count)
 {
 	mutex_assert_held(&as->lock);
 	ASSERT(!as->pending);
@@ -240,25 +247,35 @@ static bool begin_locked(struct platform_as *as, u32 kind, u32 count)
 	return true;
 }
 
+static void settled_locked(struct platform_as *as, s64 value)
+{
+	as->pending = false;
+	as->pending_sum = 0;
+	if (value >= 0 && value & (1LL << DONE_ERROR_BIT))
+		as->failed = true;
+}
+
+bool as_try_settle_locked(struct platform_as *as)
+{
+	mutex_assert_held(&as->lock);
+	if (as->pending && read_done_locked(as, &as->pending_sum))
+		settled_locked(as, (s64)(as->pending_sum & ~(1ULL << DONE_BIT)));
+	return !as->pending;
+}
+
 void as_settle_locked(struct platform_as *as)
 {
-	s64 value;
-
-	mutex_assert_held(&as->lock);
-	if (!as->pending)
-		return;
-	as->pending = false;
-	value = wait_done_locked(as);
-	as->failed = value >= 0 && value & (1LL << DONE_ERROR_BIT);
+	if (!as_try_settle_locked(as))
+		settled_locked(as, wait_done_locked(as, as->pending_sum));
 }
 
 s64 as_submit_locked(struct platform_as *as, u32 kind, u32 count)
 {
 	s64 value;
 
-	if (!begin_locked(as, kind, count))
+	if (!as_begin_locked(as, kind, count))
 		return -ESRCH;
-	value = wait_done_locked(as);
+	value = wait_done_locked(as, 0);
 	if (value >= 0 && value & (1LL << DONE_ERROR_BIT))
 		return -(value & 0xfff);
 	return value;
@@ -272,7 +289,7 @@ static bool range_ok(const struct platform_as *as, u64 addr, u64 len)
 	       addr <= STUB_AREA - len && (addr >= v->end || addr + len <= v->start);
 }
 
-static int encode(const struct platform_as *as, const struct platform_op *op, struct stub_op *ret)
+int as_encode(const struct platform_as *as, const struct platform_op *op, struct stub_op *ret)
 {
 	u64 flags = MAP_FIXED | MAP_SHARED | (op->populate ? MAP_POPULATE : 0);
 	u64 prot = (u64)(u32)op->prot;
@@ -341,7 +358,7 @@ int as_encode_deferred(const struct platform_as *as, const struct platform_op *o
 {
 	struct stub_op o;
 
-	if (encode(as, op, &o) < 0 || (o.nr != SYS_munmap && o.nr != SYS_mprotect) ||
+	if (as_encode(as, op, &o) < 0 || (o.nr != SYS_munmap && o.nr != SYS_mprotect) ||
 	    op->addr < STUB_DEFER_START || op->addr >= STUB_DEFER_END || op->len >= STUB_DEFER_LEN)
 		return -EOPNOTSUPP;
 	*ret = (struct stub_deferred){ o.nr, o.args[0], o.args[1], o.args[2] };
@@ -361,6 +378,7 @@ static bool is_everything(const struct platform_as *as, const struct platform_op
 int platform_as_batch(struct platform_as *as, const struct platform_op *ops, size_t count)
 {
 	bool everything = is_everything(as, ops, count), failed;
+	u32 first;
 	s64 ret;
 
 	MUTEX_GUARD(&as->lock);
@@ -374,16 +392,16 @@ int platform_as_batch(struct platform_as *as, const struct platform_op *ops, siz
 	ret = run_deferred_locked(as);
 	if (ret < 0)
 		return ret == -ESRCH ? dead_result(ops, count) : -ENOMEM;
-	while (count > 0) {
-		size_t n = MIN(count, (size_t)CMD_MAX_OPS);
+	for (first = late_take_locked(as); count > 0; first = 0) {
+		size_t n = MIN(count, (size_t)CMD_MAX_OPS - first);
 
 		for (size_t i = 0; i < n; i++) {
-			int err = encode(as, &ops[i], &as->cmd->ops[i]);
+			int err = as_encode(as, &ops[i], &as->cmd->ops[first + i]);
 
 			if (err < 0)
 				return err;
 		}
-		ret = as_submit_locked(as, CMD_KIND_BATCH, (u32)n);
+		ret = as_submit_locked(as, CMD_KIND_BATCH, first + (u32)n);
 		if (ret == -ESRCH)
 			return dead_result(ops, count);
 		if (ret < 0)
@@ -397,20 +415,28 @@ int platform_as_batch(struct platform_as *as, const struct platform_op *ops, siz
 
 void platform_as_batch_begin(struct platform_as *as, const struct platform_op *ops, size_t count)
 {
+	u32 first;
+
 	MUTEX_GUARD(&as->lock);
 	as_settle_locked(as);
-	ASSERT(count <= CMD_MAX_OPS);
+	first = late_take_locked(as);
+	ASSERT(first + count <= CMD_MAX_OPS);
 	for (size_t i = 0; i < count; i++)
-		if (encode(as, &ops[i], &as->cmd->ops[i]) < 0)
+		if (as_encode(as, &ops[i], &as->cmd->ops[first + i]) < 0)
 			return;
 	as->clean = false;
-	as->pending = begin_locked(as, CMD_KIND_BATCH, (u32)count);
+	as->pending = as_begin_locked(as, CMD_KIND_BATCH, first + (u32)count);
 }
 
 void platform_as_settle(struct platform_as *as)
 {
+	u32 count;
+
 	MUTEX_GUARD(&as->lock);
 	as_settle_locked(as);
+	count = late_take_locked(as);
+	if (count && as_submit_locked(as, CMD_KIND_BATCH, count) < 0)
+		as->failed = true;
 }
 
 int platform_as_map(struct platform_as *as, u64 addr, u64 len, struct memfile *file, u64 offset,

@@ -435,6 +435,11 @@ int platform_as_defer(struct platform_as *as, const struct platform_op *op)
 	return 0;
 }
 
+struct platform_context *context_current(void)
+{
+	return current;
+}
+
 bool platform_as_alone(struct platform_as *as)
 {
 	return current && current->as == as && atomic_load(&as->context_count) == 1;

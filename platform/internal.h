@@ -5,6 +5,7 @@
  * filters.c	seccomp filters of zygote, mapper and guest threads, from one table
  * zygote.c	starting it and asking it for stubs
  * as.c		address spaces: commands to the mapper
+ * late.c	mappings that the mapper makes before a guest thread goes on
  * pool.c	stubs whose guest is gone, emptied for the next one
  * context.c	guest threads: slots, creation, retirement, CPU time
  * ptrace/, seccomp/	how a guest thread is run: struct platform_ops
@@ -97,7 +98,7 @@ struct platform_ops {
 	/* The stub is dead: wake whoever waits for ctx. Any thread, as->lock held. */
 	void (*wake_dead)(struct platform_context *ctx);
 };
-void pairs_init(struct platform *p);	       /* without it there are none */
+void pairs_init(struct platform *p); /* without it there are none */
 /* The context is at its end: its threads stay where they are, for the next ones. Owner thread. */
 void pair_end(struct platform_context *ctx);
 const struct platform_ops *ptrace_ops(void);
@@ -172,6 +173,9 @@ void reaper_remove(struct platform *p, struct platform_as *as);
 /* In slot_control: the stub has not mapped the slot, or not for certain. */
 #define SLOT_NOT_MAPPED 0x80000000U
 
+/* Mappings that wait for a guest thread to go on. */
+#define LATE_MAX 28
+
 struct platform_as {
 	struct refs refs;
 	struct platform *platform;
@@ -189,7 +193,10 @@ struct platform_as {
 			    */
 	u32 *slot_free;	   /* stack of local slots without a thread */
 	u32 slot_count, slot_free_count, slot_capacity;
+	struct stub_op late[LATE_MAX]; /* platform_as_map_late: not begun yet */
+	_Atomic u32 late_count;
 	bool pending;	    /* a command is under way whose result nobody waits for */
+	u64 pending_sum;    /* of its completion, what has come */
 	bool failed;	    /* ... and one has failed: the next batch says so */
 	struct list parked; /* platform_context.node: threads that wait for the next context */
 	u32 parked_count;
@@ -220,8 +227,20 @@ void pool_close(struct platform *p);
 
 /* Tells the mapper to go, waits for the result: >= 0, or -errno; -ESRCH when the stub is dead. */
 s64 as_submit_locked(struct platform_as *as, u32 kind, u32 count);
+/* Begins a command: as->pending. False: the stub is dead. */
+bool as_begin_locked(struct platform_as *as, u32 kind, u32 count);
 /* Waits for a command that was only begun. Before anything is written to the command page. */
 void as_settle_locked(struct platform_as *as);
+/* The same without waiting. False: it is still under way. */
+bool as_try_settle_locked(struct platform_as *as);
+int as_encode(const struct platform_as *as, const struct platform_op *op, struct stub_op *ret);
+/* Moves the mappings that wait to the beginning of the command page. Returns how many. */
+u32 late_take_locked(struct platform_as *as);
+/* The mapper makes the mappings that wait, and gives the turn to ctx's thread. False: there are
+ * none (any more). */
+bool late_begin(struct platform_context *ctx);
+/* The context that the calling thread runs or has run last, or NULL. */
+struct platform_context *context_current(void);
 /* munmaps by the mapper. 0 or -errno. */
 int as_unmap_locked(struct platform_as *as, const struct stub_deferred *ranges, u32 count);
 /* -EOPNOTSUPP: not for a guest thread. */
@@ -305,7 +324,7 @@ struct platform_context {
 	u64 raw_rip, shown_rip; /* seccomp: in a trampoline at raw_rip, which the sentry sees as
 				   shown_rip */
 	u64 call_fs, call_gs;	/* in_call: as they were at the stop */
-	u32 bound; /* the pair whose CPU the thread is bound to, from 1; 0: none */
+	u32 bound;		/* the pair whose CPU the thread is bound to, from 1; 0: none */
 	struct turn_pace pace;
 	void *xbuf;	  /* XSTATE_BUF_SIZE, scratch for extended state */
 	size_t xbuf_size; /* ptrace: what the kernel's register set takes */

@@ -135,6 +135,15 @@ int platform_as_batch(struct platform_as *as, const struct platform_op *ops, siz
  */
 void platform_as_batch_begin(struct platform_as *as, const struct platform_op *ops, size_t count);
 void platform_as_settle(struct platform_as *as);
+/*
+ * MAPs (and MAP_ZEROs) that the mapper makes as the calling thread's guest thread goes on, which it
+ * then wakes itself: two switches less than platform_as_batch. Whatever comes next in as is done
+ * after them; if one fails, the next batch fails with -ENOMEM. What they replace is gone when
+ * platform_as_settled says so. 0; -EOPNOTSUPP, -ENOSPC: use platform_as_batch.
+ */
+int platform_as_map_late(struct platform_as *as, const struct platform_op *ops, size_t count);
+/* True when nothing that was begun or left for later is outstanding. Does not wait. */
+bool platform_as_settled(struct platform_as *as);
 /* The sandbox ends: no more stubs are made, and those whose guest ends are not kept for another. */
 void platform_end(struct platform *p);
 /*

@@ -77,6 +77,7 @@ bool pool_keep(struct platform_as *as)
 	contexts_retire_parked(as);
 	if (!context_all_gone(as, limit))
 		return false;
+	atomic_store(&as->late_count, 0); /* whose they were is gone */
 	platform_as_settle(as);
 	as->failed = false;
 	if (!as->clean && platform_as_unmap(as, p->guest_min, STUB_AREA - p->guest_min) < 0)

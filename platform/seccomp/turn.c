@@ -71,10 +71,27 @@ static bool apart(struct platform_context *ctx)
 /* Spins without a look at the clock for so many rounds, which is most of the time enough. */
 #define BLIND_ROUNDS 32
 
+static u32 turn(struct platform_context *ctx)
+{
+	return atomic_load_explicit(&ctx->shared->word, memory_order_acquire) & TURN_MASK;
+}
+
 static bool handed_over(struct platform_context *ctx)
 {
-	return (atomic_load_explicit(&ctx->shared->word, memory_order_acquire) & TURN_MASK) !=
-	       TURN_STUB;
+	return turn(ctx) != TURN_STUB;
+}
+
+/* The mapper may need this CPU, and the stub is not back before it is done. True: it is. */
+static bool spin_for_mapper(struct platform_context *ctx)
+{
+	u64 began = tsc_now();
+
+	while (turn(ctx) == TURN_MAPPER) {
+		if (tsc_now() - began > 2 * ctx->platform->spin_limits.window_tsc)
+			return false;
+		host_yield();
+	}
+	return true;
 }
 
 /* True when the stub has handed over meanwhile; stops the clock. */
@@ -152,10 +169,11 @@ static bool wait_turn(struct platform_context *ctx)
 		w = atomic_load_explicit(word, memory_order_acquire);
 		if ((w & TURN_MASK) == TURN_SENTRY)
 			return true;
-		if ((w & TURN_MASK) != TURN_STUB || atomic_load(&ctx->as->dead))
+		if (((w & TURN_MASK) != TURN_STUB && (w & TURN_MASK) != TURN_MAPPER) ||
+		    atomic_load(&ctx->as->dead))
 			return false;
-		if (w == TURN_STUB &&
-		    !atomic_compare_exchange_strong(word, &w, TURN_STUB | TURN_SENTRY_SLEEPS))
+		if (!(w & TURN_SENTRY_SLEEPS) &&
+		    !atomic_compare_exchange_strong(word, &w, w | TURN_SENTRY_SLEEPS))
 			continue;
 		/* Other guest threads may wake us as often as they like: ticks go by the clock. */
 		if (now >= tick) {
@@ -164,7 +182,7 @@ static bool wait_turn(struct platform_context *ctx)
 			tick = now + WAIT_TICK_NS;
 		}
 		until = ctx->pace.pair ? MIN(tick, pair_watch(ctx, &watch, now)) : tick;
-		host_futex_wait(word, TURN_STUB | TURN_SENTRY_SLEEPS, (s64)(until - now), false);
+		host_futex_wait_bits(word, w | TURN_SENTRY_SLEEPS, until, TURN_WAKES_SENTRY);
 		now = host_clock_ns(CLOCK_MONOTONIC);
 	}
 }
@@ -193,10 +211,26 @@ static bool decide(struct platform_context *ctx, u32 *ret_rounds)
 	return spinning;
 }
 
+/* Gives the turn to the stub's thread. True: by way of the mapper. */
+static bool give_turn(struct platform_context *ctx, u32 resume)
+{
+	u32 old;
+
+	if (atomic_load_explicit(&ctx->as->late_count, memory_order_relaxed) &&
+	    resume != RESUME_SAVE && late_begin(ctx))
+		return true;
+	old = atomic_exchange(&ctx->shared->word, TURN_STUB);
+	if (old & TURN_STUB_SLEEPS) {
+		ctx->pace.sleeps++;
+		host_futex_wake(&ctx->shared->word, 1, false);
+	}
+	return false;
+}
+
 bool turn_run(struct platform_context *ctx, u32 resume)
 {
-	bool there, spinning;
-	u32 old, rounds;
+	bool there, spinning, mapping;
+	u32 rounds;
 
 	spinning = decide(ctx, &rounds);
 	if (*(volatile u32 *)&ctx->shared->spin != rounds)
@@ -204,11 +238,7 @@ bool turn_run(struct platform_context *ctx, u32 resume)
 	if (ctx->deferred_count && resume != RESUME_SAVE)
 		resume |= RESUME_DEFERRED;
 	ctx->shared->kind = resume;
-	old = atomic_exchange(&ctx->shared->word, TURN_STUB);
-	if (old & TURN_STUB_SLEEPS) {
-		ctx->pace.sleeps++;
-		host_futex_wake(&ctx->shared->word, 1, false);
-	}
+	mapping = give_turn(ctx, resume);
 	/* Who interrupts sets `interrupted` and then looks at in_guest; we did it the other way
 	 * round, and the exchange is a barrier. */
 	if (resume != RESUME_SAVE && atomic_load_explicit(&ctx->interrupted, memory_order_relaxed))
@@ -216,6 +246,8 @@ bool turn_run(struct platform_context *ctx, u32 resume)
 	/* Death between the last stop and now: its word would be lost. */
 	if (atomic_load(&ctx->as->dead))
 		return false;
+	if (spinning && mapping)
+		spinning = spin_for_mapper(ctx);
 	if (spinning && spin(ctx))
 		return (atomic_load(&ctx->shared->word) & TURN_MASK) == TURN_SENTRY;
 	ctx->pace.apart_turns = 0;

@@ -83,7 +83,7 @@
 #define CMD_KIND 0x04	  /* u32 */
 #define CMD_COUNT 0x08	  /* u32 */
 #define CMD_GO 0x0c	  /* u32, futex: a new ptrace thread may go on */
-#define CMD_SLOT 0x10	  /* u64, address of the new thread's slot */
+#define CMD_SLOT 0x10	  /* u64, address of a thread's slot */
 #define CMD_ALTSTACK 0x18 /* stack_t */
 #define CMD_OPS 0x40
 #define CMD_OP_SIZE 0x40
@@ -92,6 +92,7 @@
 
 #define CMD_KIND_BATCH 1  /* CMD_COUNT system calls, up to the first that fails */
 #define CMD_KIND_THREAD 2 /* the same, then a guest thread for CMD_SLOT */
+#define CMD_KIND_RESUME 3 /* a batch, then, whatever came of it, TURN_STUB in CMD_SLOT's word */
 
 /* What a completion says: an error is sent a bit a write, a thread's number six bits a write; DONE
  * comes last. */
@@ -191,6 +192,7 @@
 #define TURN_STUB 1
 #define TURN_SENTRY 2
 #define TURN_EXIT 3 /* the stub's, to leave */
+#define TURN_MAPPER 4 /* the mapper's: it gives the turn to the stub */
 #define TURN_MASK 0xff
 #define TURN_STUB_SLEEPS 0x100
 #define TURN_SENTRY_SLEEPS 0x200
@@ -207,6 +209,10 @@
 
 /* Offsets within the kernel's rt_sigframe, from its ucontext (asm/ucontext.h, asm/sigcontext.h). */
 #define UC_SIGINFO 304
+
+/* Who sleeps on the word, as futex bitsets: stubs match both. */
+#define TURN_WAKES_STUB 1
+#define TURN_WAKES_SENTRY 2
 
 #ifndef __ASSEMBLER__
 #include <stddef.h>

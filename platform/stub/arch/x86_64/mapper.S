@@ -11,6 +11,7 @@
 #include <asm/unistd_64.h>
 
 #define FUTEX_WAIT 0
+#define FUTEX_WAKE_BITSET 10
 
 	.section .header, "a", @progbits
 	.globl stub_header
@@ -66,7 +67,7 @@ mapper_loop:
 mapper_command:
 	mov %eax, %ebx
 	mov CMD_KIND(%rbp), %eax
-	cmp $CMD_KIND_THREAD, %eax
+	cmp $CMD_KIND_RESUME, %eax
 	ja stub_die
 	mov CMD_COUNT(%rbp), %r13d
 	lea CMD_OPS(%rbp), %r14
@@ -89,13 +90,38 @@ mapper_command:
 2:	cmpl $CMD_KIND_THREAD, CMD_KIND(%rbp)
 	je mapper_thread
 	xor %r13d, %r13d
-	jmp mapper_report
+	jmp mapper_resume
 3:	/* errno | index << 16 | ERROR */
 	neg %eax
 	mov %eax, %r13d
 	shl $16, %r15
 	or %r15, %r13
 	bts $DONE_ERROR_BIT, %r13
+
+/*
+ * A guest thread waits for these calls. What its word says is its process's own business; the wake
+ * is for those who found TURN_MAPPER there, and may have said that they sleep or not.
+ */
+mapper_resume:
+	cmpl $CMD_KIND_RESUME, CMD_KIND(%rbp)
+	jne mapper_report
+	mov CMD_SLOT(%rbp), %r12
+	mov CTX_WORD(%r12), %eax
+1:	cmp $TURN_MAPPER, %al
+	jne mapper_report
+	mov %eax, %ecx
+	and $TURN_SENTRY_SLEEPS, %ecx
+	or $TURN_STUB, %ecx
+	lock cmpxchg %ecx, CTX_WORD(%r12)
+	jne 1b
+	mov $__NR_futex, %eax
+	lea CTX_WORD(%r12), %rdi
+	mov $FUTEX_WAKE_BITSET, %esi
+	mov $1, %edx
+	xor %r10d, %r10d
+	xor %r8d, %r8d
+	mov $TURN_WAKES_STUB, %r9d
+	syscall
 	jmp mapper_report
 
 mapper_thread:
