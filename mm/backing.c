@@ -202,8 +202,10 @@ int backing_install(struct mm *mm, const struct vma *v, const struct pma *value,
 int backing_map(struct mm *mm, const struct vma *v, struct pma *p, bool populate)
 {
 	u64 start = MAX(p->start, v->start), end = MIN(p->end, v->end);
+	u64 offset = p->offset + (start - p->start);
+	struct memfile *file = p->file;
 	u8 prot = stub_prot(v, p);
-	enum pma_map map = p->host_map;
+	enum pma_map map = p->host_map, kind = stub_map_kind(v, p);
 	int err = -EAGAIN;
 
 	mutex_assert_held(&mm->active_lock);
@@ -215,13 +217,11 @@ int backing_map(struct mm *mm, const struct vma *v, struct pma *p, bool populate
 	if ((map == PMA_MAP_WRITE || (map && !(prot & PROT_WRITE))) && !populate)
 		err = stub_protect(mm, start, end, prot);
 	if (err < 0) {
-		u64 offset = p->offset + (start - p->start);
-
-		map = stub_map_kind(v, p);
+		map = kind;
 		/* The same pages, or none, were mapped there. */
-		err = !populate && stub_map_late(mm, start, end, p->file, offset, map, prot)
+		err = !populate && stub_map_late(mm, start, end, file, offset, map, prot)
 			      ? 0
-			      : stub_map(mm, start, end, p->file, offset, map, prot, populate);
+			      : stub_map(mm, start, end, file, offset, map, prot, populate);
 	}
 	if (err < 0)
 		return err;

@@ -33,13 +33,14 @@ static int map_zero_window(struct mm *mm, const struct vma *v, u64 page)
 	return backing_install(mm, v, &value, true);
 }
 
-/* Maps all of p anew as it should be. */
-static int remap(struct mm *mm, const struct vma *v, const struct pma *p)
+/* Maps p anew as far as v reaches. */
+static int remap(struct mm *mm, const struct vma *v, struct pma *p)
 {
-	u64 start = MAX(p->start, v->start), end = MIN(p->end, v->end);
-
-	return stub_map(mm, start, end, p->file, p->offset + (start - p->start), p->host_map,
-			p->host_prot, false);
+	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
+		return -ENOMEM;
+	p = pma_set_isolate(&mm->pmas, p, MAX(p->start, v->start), MIN(p->end, v->end));
+	pma_set_host(&mm->pmas, p, PMA_UNMAPPED, PROT_NONE);
+	return backing_map(mm, v, p, false);
 }
 
 /*

@@ -245,6 +245,7 @@ bool stub_map_late(struct mm *mm, u64 start, u64 end, struct memfile *file, u64 
 int stub_map(struct mm *mm, u64 start, u64 end, struct memfile *file, u64 offset, enum pma_map map,
 	     u8 prot, bool populate);
 /* Other rights for a mapping that there is. 0 or -errno. */
+/* 0 or -ENOMEM; then the stub has nothing mapped at all. */
 int stub_protect(struct mm *mm, u64 start, u64 end, u8 prot);
 /* Never fails; the pmas' host_map is the caller's to change. */
 void stub_unmap(struct mm *mm, u64 start, u64 end);

@@ -120,7 +120,12 @@ int stub_protect(struct mm *mm, u64 start, u64 end, u8 prot)
 	if (platform_as_alone(mm->as) && platform_as_defer(mm->as, &op) == 0)
 		return 0;
 	err = platform_as_batch(mm->as, &op, 1);
-	return err == -ESRCH ? 0 : err;
+	if (err == -ESRCH)
+		return 0;
+	/* Perhaps it was an earlier mapping that has failed: start from a known state. */
+	if (err < 0)
+		stub_drop_all(mm);
+	return err;
 }
 
 /* ---- many at once ---- */

@@ -22,6 +22,7 @@
 #define FAKE_MIN 0x10000UL
 #define FAKE_MAX 0x7ffff0000000UL
 #define FAKE_BUCKETS 4096
+#define FAKE_LATE 8
 
 struct fake_page {
 	struct fake_page *next;
@@ -37,7 +38,9 @@ struct platform_as {
 	pthread_mutex_t lock;
 	int refs;
 	size_t count;
-	int failed; /* of a begun batch, for the next */
+	int failed;			    /* of a begun batch, for the next */
+	struct platform_op late[FAKE_LATE]; /* protected by lock */
+	size_t late_count;
 	struct fake_page *bucket[FAKE_BUCKETS];
 };
 
@@ -46,6 +49,7 @@ static struct {
 	unsigned fail_map_every; /* inject -ENOMEM into every nth map, 0 never */
 	unsigned fail_unmap_every;
 	unsigned refuse_defer_every;
+	unsigned refuse_late_every;
 	bool threads;
 } fake;
 
@@ -160,9 +164,73 @@ static int fake_map(struct platform_as *as, u64 addr, u64 len, struct memfile *f
 	return 0;
 }
 
+/* Until now the guest could reach what these mappings replace. */
+static void fake_check_replaced(struct platform_as *as, const struct platform_op *o)
+{
+	for (u64 a = o->addr; a < o->addr + o->len; a += PAGE_SIZE) {
+		struct fake_page *p = *fake_slot(as, a);
+		struct mem_range r;
+
+		if (!p || !p->file)
+			continue;
+		r = (struct mem_range){ p->offset, p->offset + PAGE_SIZE };
+		if (pgalloc_refs(pgalloc_of(p->file), r, &r) == 0)
+			abort();
+	}
+}
+
+static void fake_run_late(struct platform_as *as)
+{
+	struct platform_op ops[FAKE_LATE];
+	size_t count;
+
+	pthread_mutex_lock(&as->lock);
+	count = as->late_count;
+	memcpy(ops, as->late, sizeof(ops));
+	as->late_count = 0;
+	for (size_t i = 0; i < count; i++)
+		fake_check_replaced(as, &ops[i]);
+	pthread_mutex_unlock(&as->lock);
+	for (size_t i = 0; i < count; i++) {
+		const struct platform_op *o = &ops[i];
+
+		if (fake_map(as, o->addr, o->len, o->file, o->offset, o->prot,
+			     o->writable || o->prot & PROT_WRITE) < 0)
+			as->failed = -ENOMEM;
+	}
+}
+
+/* Done when the guest goes on, or with whatever comes first. */
+int platform_as_map_late(struct platform_as *as, const struct platform_op *ops, size_t count)
+{
+	int err = -ENOSPC;
+
+	if (fake_fails(fake.refuse_late_every) || as->failed)
+		return -EOPNOTSUPP;
+	pthread_mutex_lock(&as->lock);
+	if (as->late_count + count <= FAKE_LATE) {
+		memcpy(as->late + as->late_count, ops, count * sizeof(*ops));
+		as->late_count += count;
+		err = 0;
+	}
+	pthread_mutex_unlock(&as->lock);
+	return err;
+}
+
+bool platform_as_settled(struct platform_as *as)
+{
+	return !as->late_count;
+}
+
+void platform_as_settle(struct platform_as *as)
+{
+	fake_run_late(as);
+}
+
 int platform_as_map(struct platform_as *as, u64 addr, u64 len, struct memfile *file, u64 offset,
 		    int prot, bool populate)
 {
+	fake_run_late(as);
 	return fake_map(as, addr, len, file, offset, prot, prot & PROT_WRITE);
 }
 
@@ -170,6 +238,7 @@ int platform_as_map_zero(struct platform_as *as, u64 addr, u64 len, int prot)
 {
 	if (prot & PROT_WRITE)
 		abort();
+	fake_run_late(as);
 	return fake_map(as, addr, len, NULL, 0, prot, false);
 }
 
@@ -177,6 +246,7 @@ int platform_as_unmap(struct platform_as *as, u64 addr, u64 len)
 {
 	if (addr < FAKE_MIN || addr + len > FAKE_MAX || (addr | len) % PAGE_SIZE || !len)
 		abort();
+	fake_run_late(as);
 	if ((fake_failed(as) || fake_fails(fake.fail_unmap_every)) && len < 1UL << 40)
 		return -ENOMEM;
 	pthread_mutex_lock(&as->lock);
@@ -195,6 +265,7 @@ int platform_as_protect(struct platform_as *as, u64 addr, u64 len, int prot)
 {
 	int err = 0;
 
+	fake_run_late(as);
 	if (fake_failed(as))
 		return -ENOMEM;
 	pthread_mutex_lock(&as->lock);
@@ -214,6 +285,7 @@ int platform_as_batch(struct platform_as *as, const struct platform_op *ops, siz
 {
 	int err = 0;
 
+	fake_run_late(as);
 	for (size_t i = 0; i < count && err == 0; i++) {
 		const struct platform_op *o = &ops[i];
 
@@ -244,6 +316,7 @@ int platform_as_defer(struct platform_as *as, const struct platform_op *op)
 {
 	if (fake_fails(fake.refuse_defer_every))
 		return -ENOSPC;
+	fake_run_late(as);
 	if (as->failed) { /* nothing there: what the guest's thread cannot do ends unmapped */
 		pthread_mutex_lock(&as->lock);
 		fake_unmap(as, op->addr, op->len);
@@ -267,6 +340,7 @@ static int fake_access(struct mm *mm, u64 addr, void *buf, size_t len, bool writ
 		struct fake_page *p;
 		int sig = 0, code = 0, err;
 
+		fake_run_late(as);
 		pthread_mutex_lock(&as->lock);
 		p = *fake_slot(as, addr & PAGE_MASK);
 		if (p && (p->prot & (write ? PROT_WRITE : PROT_READ))) {

@@ -346,8 +346,9 @@ static void test_random_host_refusals(void **state)
 static void test_random_deferred(void **state)
 {
 	fake.refuse_defer_every = 3;
+	fake.refuse_late_every = 4;
 	run(21, 20000, false);
-	fake.refuse_defer_every = 0;
+	fake.refuse_defer_every = fake.refuse_late_every = 0;
 	fake.threads = true;
 	run(22, 20000, true);
 	fake.threads = false;
