@@ -59,6 +59,7 @@ static const char help_text[] =
 	"  --patch auto|off        rewrite system call sites so that they need no signal\n"
 	"  --reuse auto|off        keep processes and threads of the platform for later guests\n"
 	"                          (default: auto)\n"
+	"  --late auto|off         make mappings as the guest goes on, without waiting for them\n"
 	"  --no-namespaces         do without host namespaces\n"
 	"\n"
 	"Watching\n"
@@ -91,6 +92,7 @@ enum option_id {
 	OPT_PAIRS,
 	OPT_PATCH,
 	OPT_REUSE,
+	OPT_LATE,
 	OPT_PASS_FD,
 	OPT_CONFIG,
 	OPT_STRACE,
@@ -121,6 +123,7 @@ static const struct option options[] = {
 	{ "pairs", required_argument, NULL, OPT_PAIRS },
 	{ "patch", required_argument, NULL, OPT_PATCH },
 	{ "reuse", required_argument, NULL, OPT_REUSE },
+	{ "late", required_argument, NULL, OPT_LATE },
 	{ "pass-fd", required_argument, NULL, OPT_PASS_FD },
 	{ "config", required_argument, NULL, OPT_CONFIG },
 	{ "strace", optional_argument, NULL, OPT_STRACE },
@@ -340,6 +343,7 @@ static int apply_resource_option(struct gathered *g, int id, const char *v)
 	case OPT_PAIRS: return auto_or_off("pairs", v, &c->pairs);
 	case OPT_PATCH: return auto_or_off("patch", v, &c->patch);
 	case OPT_REUSE: return auto_or_off("reuse", v, &c->reuse);
+	case OPT_LATE: return auto_or_off("late", v, &c->late);
 	case OPT_STRACE:
 		if (v && check_strace_names(v) < 0)
 			return -1;
@@ -512,6 +516,7 @@ int options_parse(int argc, char **argv, struct run_config *config)
 				       .pairs = true,
 				       .patch = true,
 				       .reuse = true,
+				       .late = true,
 				       .log = LOG_WARN,
 				       .stats_fd = -1 };
 	config->host_uid = geteuid();

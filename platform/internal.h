@@ -121,7 +121,7 @@ struct platform {
 	bool dispatch;		 /* immutable: syscall user dispatch confines guest threads */
 	bool spin;		 /* immutable */
 	bool patch;		 /* immutable: system call sites are patched */
-	bool reuse;		 /* immutable */
+	bool reuse, late;	 /* immutable */
 	struct patcher *patcher; /* immutable, NULL without patch */
 	struct spin_limits {
 		u64 window_tsc;	 /* the longest wait that is spun for */

@@ -14,8 +14,7 @@ int platform_as_map_late(struct platform_as *as, const struct platform_op *ops, 
 	u32 have;
 
 	/* What was deferred before would come after it. */
-	if (!ctx || ctx->as != as || ctx->dead || ctx->platform->kind != PLATFORM_SECCOMP ||
-	    ctx->deferred_count)
+	if (!ctx || ctx->as != as || ctx->dead || !ctx->platform->late || ctx->deferred_count)
 		return -EOPNOTSUPP;
 	MUTEX_GUARD(&as->lock);
 	have = atomic_load(&as->late_count);

@@ -49,6 +49,7 @@ struct platform_config {
 	bool pairs; /* --pairs=auto: and bind to pairs of CPUs what calls often */
 	bool patch; /* --patch=auto: system call sites may be rewritten */
 	bool reuse; /* --reuse=auto: stubs and their threads serve one guest after the other */
+	bool late;  /* --late=auto: platform_as_map_late */
 	struct memfile *files[PLATFORM_MAX_FILES]; /* [i]->stub_slot == i */
 	int file_count;
 	/* Called for each explanation line ("seccomp refused: ...; using ptrace"). May be NULL. */

@@ -83,6 +83,7 @@ static int start_platform(struct boot *b)
 				      .pairs = b->config->pairs,
 				      .patch = b->config->patch,
 				      .reuse = b->config->reuse,
+				      .late = b->config->late,
 				      .explain = explain };
 	int err;
 

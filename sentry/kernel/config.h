@@ -44,6 +44,7 @@ struct run_config {
 	bool pairs;
 	bool patch;
 	bool reuse;			/* of stubs and their threads */
+	bool late;			/* mappings that nobody waits for */
 	int pass_fds[RUN_MAX_PASS_FDS]; /* host fd = guest fd */
 	int pass_fd_count;
 	bool strace;

@@ -44,7 +44,7 @@ static struct platform *plat;
 
 static void setup(enum platform_kind kind, bool start)
 {
-	struct platform_config config = { .kind = kind, .reuse = true, .spin = true };
+	struct platform_config config = { .kind = kind, .reuse = true, .spin = true, .late = true };
 
 	if (!file_mem) {
 		file.host_fd = memfd_create("guest", MFD_CLOEXEC);

@@ -175,6 +175,77 @@ static void test_deferred(void **state)
 	guest_free(&g);
 }
 
+static int map_late(struct guest *g, u64 addr, u64 offset, int prot)
+{
+	struct platform_op op = { .kind = PLATFORM_OP_MAP,
+				  .addr = addr,
+				  .len = 4096,
+				  .file = &file,
+				  .offset = offset,
+				  .prot = prot };
+
+	return platform_as_map_late(g->as, &op, 1);
+}
+
+/* What the mapper does as the guest goes on. */
+static void test_late(void **state)
+{
+	struct guest g;
+	u64 addr = 0x30000000, other = DATA_OFF + 0x20000;
+	int rw = PROT_READ | PROT_WRITE, count = 0;
+
+	guest_new(&g, g_touch, g_touch_end);
+	g.regs.rdi = addr;
+	assert_int_equal(map_late(&g, addr, DATA_OFF, rw), -EOPNOTSUPP);
+	expect_fault_code(&g, addr, false, SEGV_MAPERR);
+	if (plat->kind == PLATFORM_PTRACE) {
+		assert_int_equal(map_late(&g, addr, DATA_OFF, rw), -EOPNOTSUPP);
+		guest_free(&g);
+		return;
+	}
+	/* Behind a fault, and behind a call; what was there is replaced. */
+	for (int i = 0; i < 200; i++) {
+		u64 at = i & 1 ? other : DATA_OFF;
+
+		file_mem[at] = (u8)i;
+		assert_int_equal(map_late(&g, addr, at, rw), 0);
+		assert_false(platform_as_settled(g.as));
+		expect_access(&g);
+		assert_int_equal(file_mem[at], 7);
+		assert_int_equal(g.regs.rax & 0xff, (u8)i);
+		while (!platform_as_settled(g.as)) /* the report comes after the turn */
+			;
+	}
+	/* Another command takes them along. */
+	assert_int_equal(map_late(&g, addr, other, rw), 0);
+	assert_int_equal(platform_as_unmap(g.as, addr, 4096), 0);
+	assert_true(platform_as_settled(g.as));
+	expect_fault_code(&g, addr, false, SEGV_MAPERR);
+	assert_int_equal(map_late(&g, addr, other, PROT_READ), 0);
+	platform_as_settle(g.as);
+	assert_true(platform_as_settled(g.as));
+	expect_fault_code(&g, addr, true, SEGV_ACCERR);
+	/* Not behind what was deferred before. */
+	assert_int_equal(defer(&g, PLATFORM_OP_UNMAP, addr, 4096, 0), 0);
+	assert_int_equal(map_late(&g, addr, other, rw), -EOPNOTSUPP);
+	expect_fault_code(&g, addr, false, SEGV_MAPERR);
+	while (map_late(&g, addr + 4096 * (u64)count, other, rw) == 0)
+		count++;
+	assert_int_equal(count, LATE_MAX);
+	expect_access(&g);
+	/* The fault is there again, and the next command has failed. */
+	assert_int_equal(map_late(&g, addr, 1UL << 62, rw), 0);
+	expect_access(&g);
+	assert_int_equal(map_late(&g, addr + 4096, 1UL << 62, rw), 0);
+	assert_int_equal(map_late(&g, addr, other, rw), 0);
+	expect_access(&g);
+	assert_int_equal(platform_as_protect(g.as, addr, 4096, PROT_READ), -ENOMEM);
+	assert_int_equal(platform_as_protect(g.as, addr, 4096, PROT_READ), 0);
+	/* Nobody is left who could wait for it. */
+	assert_int_equal(map_late(&g, addr, other, rw), 0);
+	guest_free(&g);
+}
+
 GUEST(g_exceptions, "ud2\n"
 		    "xor %edx,%edx; xor %ecx,%ecx; div %ecx\n"
 		    "int3\n"
@@ -451,10 +522,10 @@ static void bench(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest cases[] = {
-		cmocka_unit_test(test_syscall),	      cmocka_unit_test(test_faults),
-		cmocka_unit_test(test_deferred),      cmocka_unit_test(test_exceptions),
-		cmocka_unit_test(test_bases),	      cmocka_unit_test(test_vector),
-		cmocka_unit_test(test_other_entries),
+		cmocka_unit_test(test_syscall),	   cmocka_unit_test(test_faults),
+		cmocka_unit_test(test_deferred),   cmocka_unit_test(test_late),
+		cmocka_unit_test(test_exceptions), cmocka_unit_test(test_bases),
+		cmocka_unit_test(test_vector),	   cmocka_unit_test(test_other_entries),
 	};
 	const struct CMUnitTest single[] = { cmocka_unit_test(test_probe) };
 	const struct CMUnitTest benches[] = { cmocka_unit_test(bench) };
