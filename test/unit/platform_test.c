@@ -212,7 +212,7 @@ static void test_late(void **state)
 		assert_false(platform_as_settled(g.as));
 		expect_access(&g);
 		assert_int_equal(file_mem[at], 7);
-		assert_int_equal(g.regs.rax & 0xff, (u8)i);
+		assert_int_equal(g.regs.orig_rax & 0xff, (u8)i);
 		while (!platform_as_settled(g.as)) /* the report comes after the turn */
 			;
 	}
@@ -234,9 +234,9 @@ static void test_late(void **state)
 	assert_int_equal(count, LATE_MAX);
 	expect_access(&g);
 	/* The fault is there again, and the next command has failed. */
-	assert_int_equal(map_late(&g, addr, 1UL << 62, rw), 0);
+	assert_int_equal(map_late(&g, addr, 1UL << 63, rw), 0);
 	expect_access(&g);
-	assert_int_equal(map_late(&g, addr + 4096, 1UL << 62, rw), 0);
+	assert_int_equal(map_late(&g, addr + 4096, 1UL << 63, rw), 0);
 	assert_int_equal(map_late(&g, addr, other, rw), 0);
 	expect_access(&g);
 	assert_int_equal(platform_as_protect(g.as, addr, 4096, PROT_READ), -ENOMEM);
