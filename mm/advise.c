@@ -180,7 +180,14 @@ static int next_mappable(struct mm *mm, u64 start, u64 end, struct vma *ret, u64
 	if (!v || v->start >= end) {
 		err = -ENOMEM;
 	} else {
-		*ret = *v;
+		*ret = (struct vma){
+			.start = v->start,
+			.end = v->end,
+			.flags = v->flags,
+			.max_prot = v->max_prot,
+			.mappable = v->mappable,
+			.offset = v->offset,
+		};
 		*ret_start = MAX(v->start, start);
 		if (ret->mappable)
 			ret->mappable->ops->get(ret->mappable);

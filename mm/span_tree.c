@@ -144,14 +144,26 @@ static void node_put(struct span_tree *t, struct span_node *n)
 	free(n);
 }
 
+static void move_items(struct span_node *to, u32 at, const struct span_node *from, u32 i, u32 count)
+{
+	memmove(&to->first[at], &from->first[i], count * sizeof(to->first[0]));
+	memmove(&to->item[at], &from->item[i], count * sizeof(to->item[0]));
+}
+
 static struct span_node *node_copy(const struct span_node *n)
 {
 	struct span_node *copy = malloc(sizeof(*copy));
 
 	if (!copy)
 		return NULL;
-	*copy = *n;
 	refs_init(&copy->refs, "span_node");
+	copy->count = n->count;
+	copy->level = n->level;
+	copy->marks = n->marks;
+	copy->low = n->low;
+	copy->high = n->high;
+	copy->gap = n->gap;
+	move_items(copy, 0, n, 0, n->count);
 	for (u32 i = 0; i < n->count; i++)
 		item_get(n, i);
 	return copy;
@@ -194,12 +206,6 @@ static u32 index_of(const struct span_node *n, u64 addr)
 	u32 r = rank(n, addr);
 
 	return r ? r - 1 : 0;
-}
-
-static void move_items(struct span_node *to, u32 at, const struct span_node *from, u32 i, u32 count)
-{
-	memmove(&to->first[at], &from->first[i], count * sizeof(to->first[0]));
-	memmove(&to->item[at], &from->item[i], count * sizeof(to->item[0]));
 }
 
 static void cut(struct span_node *n, u32 i)

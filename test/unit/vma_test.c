@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include "mm/vma_set.h"
@@ -177,6 +178,21 @@ static void fork_set(struct model *to, struct model *from)
 	memcpy(to->owner, from->owner, sizeof(to->owner));
 }
 
+static void step_one(struct model *m)
+{
+	u64 i = rnd(N), n = 1 + rnd(6);
+
+	if (rnd(300) == 0)
+		remove_range(m, i * PAGE_SIZE, (i + rnd(N)) * PAGE_SIZE);
+	else if (!m->owner[i])
+		add(m, i, n);
+	else if (rnd(3))
+		remove_range(m, m->owner[i]->start, m->owner[i]->end);
+	else
+		change(m, m->owner[i]);
+	check_gap(m);
+}
+
 /* Several sets that are made from each other; each is compared with its own array. */
 static void test_random(void **state)
 {
@@ -186,24 +202,12 @@ static void test_random(void **state)
 	for (int i = 0; i < SETS; i++)
 		vma_set_init(&models[i].s);
 	for (int step = 0; step < 100000; step++) {
-		struct model *m = &models[rnd(SETS)];
-		u64 i = rnd(N), n = 1 + rnd(6);
+		struct model *m = &models[rnd(SETS)], *to = &models[rnd(SETS)];
 
-		if (rnd(200) == 0) {
-			struct model *to = &models[rnd(SETS)];
-
-			if (to != m)
-				fork_set(to, m);
-		} else if (rnd(300) == 0) {
-			remove_range(m, i * PAGE_SIZE, (i + rnd(N)) * PAGE_SIZE);
-		} else if (!m->owner[i]) {
-			add(m, i, n);
-		} else if (rnd(3)) {
-			remove_range(m, m->owner[i]->start, m->owner[i]->end);
-		} else {
-			change(m, m->owner[i]);
-		}
-		check_gap(m);
+		if (rnd(200) == 0 && to != m)
+			fork_set(to, m);
+		else
+			step_one(m);
 		if (step % 300 == 0)
 			for (int k = 0; k < SETS; k++)
 				check_shape(&models[k]);
@@ -256,10 +260,44 @@ static void test_fork_of_many(void **state)
 	vma_set_clear(&parent);
 }
 
+static void *change_mine(void *arg)
+{
+	struct model *m = arg;
+
+	for (int step = 0; step < 1000; step++)
+		step_one(m);
+	check_shape(m);
+	return NULL;
+}
+
+/* Who shares needs no common lock (`make tsan` looks on). */
+static void test_threads(void **state)
+{
+	static struct model models[SETS];
+	pthread_t threads[SETS];
+
+	for (int i = 0; i < SETS; i++)
+		vma_set_init(&models[i].s);
+	for (int round = 0; round < 20; round++) {
+		for (int step = 0; step < 300; step++)
+			step_one(&models[0]);
+		for (int i = 1; i < SETS; i++)
+			fork_set(&models[i], &models[0]);
+		for (int i = 0; i < SETS; i++)
+			assert_int_equal(pthread_create(&threads[i], NULL, change_mine, &models[i]),
+					 0);
+		for (int i = 0; i < SETS; i++)
+			assert_int_equal(pthread_join(threads[i], NULL), 0);
+	}
+	for (int i = 0; i < SETS; i++)
+		vma_set_clear(&models[i].s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(test_random),
-					    cmocka_unit_test(test_fork_of_many) };
+					    cmocka_unit_test(test_fork_of_many),
+					    cmocka_unit_test(test_threads) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
