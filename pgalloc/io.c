@@ -2,6 +2,7 @@
 #include "pgalloc/pgalloc_impl.h"
 
 #include "base/host_mem.h"
+#include "base/host_sync.h"
 #include "base/safecopy.h"
 
 #include <stdlib.h>
@@ -64,20 +65,42 @@ static bool ask_host(struct pgalloc *p, struct mem_range r, struct mem_range *re
 	return ret->start < ret->end;
 }
 
+#define SWAP_CHECK_NS 1000000000ULL
+
+/* The host has nothing to swap out to, or had not a moment ago. */
+static bool no_swap_lately(void)
+{
+	static _Atomic u64 seen_ns;
+	u64 now = host_clock_ns(CLOCK_MONOTONIC);
+
+	if (now - atomic_load_explicit(&seen_ns, memory_order_relaxed) < SWAP_CHECK_NS)
+		return true;
+	if (host_swap_bytes() != 0)
+		return false;
+	atomic_store_explicit(&seen_ns, now, memory_order_relaxed);
+	return true;
+}
+
 /*
- * Finds out about all of r at once, of which nobody can commit a page. mincore alone does not tell
- * a page that is swapped out from a hole: then the host is asked run by run. False: not found out.
+ * Finds out about the first *pages of r at once, where nobody can commit one; more of them the next
+ * time. mincore does not tell a page that is swapped out from a hole: where there is swap, the host
+ * is asked run by run. False: not found out.
  */
-static bool scan_still(struct pgalloc *p, struct mem_range r)
+static bool scan_still(struct pgalloc *p, struct mem_range r, u64 *pages)
 {
 	unsigned char vec[RESIDENT_WINDOW];
-	u64 chunk_len, count;
+	u64 chunk_len, count, there = 0;
 	char *m = pgalloc_map(&p->file, r.start, &chunk_len);
 
-	if (!m || host_swap_bytes() != 0)
+	if (!m || !no_swap_lately())
 		return false;
-	count = MIN(MIN(mem_range_len(r), chunk_len) >> PAGE_SHIFT, RESIDENT_WINDOW);
-	if (host_mincore(m, count << PAGE_SHIFT, vec) < 0 || host_swap_bytes() != 0)
+	count = MIN(MIN(mem_range_len(r), chunk_len) >> PAGE_SHIFT, *pages);
+	*pages = MIN(*pages * 4, RESIDENT_WINDOW);
+	if (host_mincore(m, count << PAGE_SHIFT, vec) < 0)
+		return false;
+	for (u64 i = 0; i < count; i++)
+		there += vec[i] & 1;
+	if (there < count && host_swap_bytes() != 0)
 		return false;
 	for (u64 i = 0, n; i < count; i += n) {
 		for (n = 1; i + n < count && ((vec[i + n] ^ vec[i]) & 1) == 0; n++)
@@ -91,17 +114,19 @@ static bool scan_still(struct pgalloc *p, struct mem_range r)
 	return true;
 }
 
-static enum known_state known_or_scan(struct pgalloc *p, struct mem_range r, bool still,
+static enum known_state known_or_scan(struct pgalloc *p, struct mem_range r, u64 *pages,
 				      struct mem_range *ret_run)
 {
 	enum known_state state = known_run(&p->known, r, ret_run);
 
-	if (state == KNOWN_NOTHING && still && scan_still(p, *ret_run))
+	if (state == KNOWN_NOTHING && pages && scan_still(p, *ret_run, pages))
 		state = known_run(&p->known, r, ret_run);
 	return state;
 }
 
-static bool next_committed(struct pgalloc *p, struct mem_range r, bool still, struct mem_range *ret)
+/* still_pages: nobody can commit any; how many to look at, at a time (RESIDENT_FIRST). Or NULL. */
+static bool next_committed(struct pgalloc *p, struct mem_range r, u64 *still_pages,
+			   struct mem_range *ret)
 {
 	struct mem_range part;
 
@@ -110,13 +135,13 @@ static bool next_committed(struct pgalloc *p, struct mem_range r, bool still, st
 	for (; r.start < r.end; r.start = part.end) {
 		bool found;
 
-		switch (known_or_scan(p, r, still, &part)) {
+		switch (known_or_scan(p, r, still_pages, &part)) {
 		case KNOWN_THERE: *ret = part; return true;
 		case KNOWN_HOLE: continue;
 		case KNOWN_NOTHING: break;
 		}
 		found = ask_host(p, part, ret);
-		if (still)
+		if (still_pages)
 			known_set_still(
 				&p->known,
 				(struct mem_range){ part.start, found ? ret->start : part.end });
@@ -130,12 +155,14 @@ static bool next_committed(struct pgalloc *p, struct mem_range r, bool still, st
 
 bool pgalloc_next_committed(struct pgalloc *p, struct mem_range r, struct mem_range *ret)
 {
-	return next_committed(p, r, false, ret);
+	return next_committed(p, r, NULL, ret);
 }
 
 bool pgalloc_next_committed_still(struct pgalloc *p, struct mem_range r, struct mem_range *ret)
 {
-	return next_committed(p, r, true, ret);
+	u64 pages = RESIDENT_FIRST;
+
+	return next_committed(p, r, &pages, ret);
 }
 
 static int copy_out_of_mapping(struct pgalloc *p, u64 offset, char *dst, size_t len)
@@ -273,9 +300,9 @@ static int copy_between(struct pgalloc *from, struct mem_range src, bool still, 
 			struct mem_range dst)
 {
 	struct mem_range run, rest = src;
-	u64 copied = 0;
+	u64 copied = 0, pages = RESIDENT_FIRST;
 
-	while (next_committed(from, rest, still, &run)) {
+	while (next_committed(from, rest, still ? &pages : NULL, &run)) {
 		u64 at = dst.start + (run.start - src.start);
 		int err = from->file.disk_backed ? copy_run_bounced(from, run, to, at)
 						 : copy_run(from, run, to, at);
@@ -318,12 +345,13 @@ static int copy_over(struct pgalloc *from, struct mem_range src, bool still, str
 		     u64 dst)
 {
 	struct mem_range run;
+	u64 pages = RESIDENT_FIRST;
 	int err = 0;
 
 	while (err == 0 && src.start < src.end) {
 		u64 gap;
 
-		if (!next_committed(from, src, still, &run))
+		if (!next_committed(from, src, still ? &pages : NULL, &run))
 			run = (struct mem_range){ src.end, src.end };
 		gap = run.start - src.start;
 		err = overwrite(NULL, 0, to, dst, gap);
