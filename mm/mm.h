@@ -35,6 +35,7 @@ struct mm_limits {
 	u64 as, data, stack, memlock; /* RLIM_INFINITY = none */
 	bool may_lock;		      /* CAP_IPC_LOCK */
 	bool admin;		      /* CAP_SYS_ADMIN: promised memory's reserve is for it */
+	u64 data_max; /* counts for mappings where data is 0: Linux's may_expand_vm */
 };
 
 /* The limits that stack growth by a fault obeys; each call with limits sets them too. */

@@ -219,6 +219,10 @@ static inline bool mm_denies(const struct mm *mm, u8 had, u8 prot)
 	return (mm->policy & MM_MDWE_REFUSE_EXEC_GAIN) && (prot & PROT_EXEC) &&
 	       ((prot & PROT_WRITE) || !(had & PROT_EXEC));
 }
+static inline u64 mm_data_limit(const struct mm_limits *l)
+{
+	return l->data ? l->data : l->data_max;
+}
 /* Room for `add` more bytes under RLIMIT_AS, and RLIMIT_DATA when private writable. */
 bool mm_may_expand(const struct mm *mm, const struct mm_limits *l, u8 prot, u32 flags, u64 add,
 		   u64 replaced);

@@ -54,8 +54,7 @@ static int protect_part(struct mm_op *op, struct vma *v, u64 start, u64 end, u8 
 		return 0;
 	if ((prot & PROT_WRITE) && !(v->prot & PROT_WRITE) && !(v->flags & VMA_SHARED)) {
 		grows = end - start;
-		if (limits->data != RLIM_INFINITY && !(v->flags & VMA_GROWSDOWN) &&
-		    mm->data + grows > limits->data)
+		if (!(v->flags & VMA_GROWSDOWN) && mm->data + grows > mm_data_limit(limits))
 			return -ENOMEM;
 	}
 	err = new_account(op, v, end - start, prot, limits, &flags);

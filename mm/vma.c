@@ -165,7 +165,7 @@ bool mm_may_expand(const struct mm *mm, const struct mm_limits *l, u8 prot, u32 
 
 	if (add > mm->max || total + add > l->as)
 		return false;
-	return !is_data(prot, flags) || mm->data + add <= l->data;
+	return !is_data(prot, flags) || mm->data + add <= mm_data_limit(l);
 }
 
 int mm_may_lock(const struct mm *mm, const struct mm_limits *l, u64 add)

@@ -4,10 +4,13 @@ ifneq ($(HAVE_BENCH),yes)
 UNIT := $(filter-out bench,$(UNIT))
 endif
 # A unit test links only the libraries it names in its first line: `/* unit: base pgalloc */`
+# Functions that the test stands in front of, as __wrap_NAME, are in its second line: `/* wrap: host_mmap */`
+unit_wraps = $(addprefix -Wl$(comma)--wrap=,$(shell sed -n '2s|^/\* wrap: \(.*\) \*/|\1|p' test/unit/$(1)_test.c))
+comma := ,
 unit_libs = $(foreach m,$(shell sed -n '1s|^/\* unit: \(.*\) \*/|\1|p' test/unit/$(1)_test.c),$(BUILD)/lib$(m).a)
 define unit_rule
 $(BUILD)/test/unit/$(1): $(BUILD)/test/unit/$(1)_test.o $(call unit_libs,$(1))
-	$(CC) $(VARIANT) -o $$@ $$< -Wl,--start-group $(call unit_libs,$(1)) -Wl,--end-group -lcmocka $(LDLIBS) -lm
+	$(CC) $(VARIANT) -o $$@ $$< $(call unit_wraps,$(1)) -Wl,--start-group $(call unit_libs,$(1)) -Wl,--end-group -lcmocka $(LDLIBS) -lm
 unit-$(1): $(BUILD)/test/unit/$(1)
 	$$<
 endef

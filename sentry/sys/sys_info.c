@@ -170,9 +170,10 @@ static bool may_limit(struct task *t, struct task *target)
 	return ok;
 }
 
-static int change_limit(struct task *t, struct thread_group *tg, u32 resource,
+static int change_limit(struct task *t, struct task *target, u32 resource,
 			const struct rlimit64 *new, struct rlimit64 *ret_old)
 {
+	struct thread_group *tg = target->tg;
 	struct rlimit64 *limit;
 
 	if (resource >= RLIM_NLIMITS)
@@ -196,13 +197,16 @@ static int change_limit(struct task *t, struct thread_group *tg, u32 resource,
 	/* Another's CPU limit takes effect with its next look at its timers, or at its exec. */
 	if (new &&resource == RLIMIT_CPU && tg == t->tg)
 		cpu_limit_changed(tg);
+	if (new && (resource == RLIMIT_STACK || resource == RLIMIT_AS || resource == RLIMIT_DATA ||
+		    resource == RLIMIT_MEMLOCK))
+		task_limits_changed(target);
 	return 0;
 }
 
 s64 sys_getrlimit(struct task *t, const u64 a[6])
 {
 	struct rlimit64 old;
-	int r = change_limit(t, t->tg, (u32)a[0], NULL, &old);
+	int r = change_limit(t, t, (u32)a[0], NULL, &old);
 
 	return r < 0 ? r : copy_out(t, ua(a[1]), &old, sizeof(old));
 }
@@ -212,7 +216,7 @@ s64 sys_setrlimit(struct task *t, const u64 a[6])
 	struct rlimit64 new, old;
 	int r = copy_in(t, &new, ua(a[1]), sizeof(new));
 
-	return r < 0 ? r : change_limit(t, t->tg, (u32)a[0], &new, &old);
+	return r < 0 ? r : change_limit(t, t, (u32)a[0], &new, &old);
 }
 
 s64 sys_prlimit64(struct task *t, const u64 a[6])
@@ -226,7 +230,7 @@ s64 sys_prlimit64(struct task *t, const u64 a[6])
 	target = pid == 0 ? task_get(t) : task_find(t->kernel, pid);
 	if (target == NULL)
 		return -ESRCH;
-	r = may_limit(t, target) ? change_limit(t, target->tg, (u32)a[1], a[2] ? &new : NULL, &old)
+	r = may_limit(t, target) ? change_limit(t, target, (u32)a[1], a[2] ? &new : NULL, &old)
 				 : -EPERM;
 	task_put(target);
 	if (r == 0 && a[3])

@@ -310,14 +310,34 @@ u64 task_rlimit(struct task *t, int resource)
 	return __atomic_load_n(&t->tg->limits[resource].rlim_cur, __ATOMIC_RELAXED);
 }
 
-void task_mm_limits(struct task *t, struct mm_limits *ret)
+static void limits_of(struct task *t, const struct cred *cred, struct mm_limits *ret)
 {
 	mutex_lock(&t->tg->limit_lock);
 	ret->as = t->tg->limits[RLIMIT_AS].rlim_cur;
 	ret->data = t->tg->limits[RLIMIT_DATA].rlim_cur;
+	ret->data_max = t->tg->limits[RLIMIT_DATA].rlim_max;
 	ret->stack = t->tg->limits[RLIMIT_STACK].rlim_cur;
 	ret->memlock = t->tg->limits[RLIMIT_MEMLOCK].rlim_cur;
 	mutex_unlock(&t->tg->limit_lock);
-	ret->may_lock = cred_capable(t->cred, CAP_IPC_LOCK);
-	ret->admin = cred_capable(t->cred, CAP_SYS_ADMIN);
+	ret->may_lock = cred_capable(cred, CAP_IPC_LOCK);
+	ret->admin = cred_capable(cred, CAP_SYS_ADMIN);
+}
+
+void task_mm_limits(struct task *t, struct mm_limits *ret)
+{
+	limits_of(t, t->cred, ret);
+}
+
+void task_limits_changed(struct task *t)
+{
+	struct mm *mm = task_get_mm(t);
+	const struct cred *cred = task_get_cred(t);
+	struct mm_limits limits;
+
+	if (mm) {
+		limits_of(t, cred, &limits);
+		mm_set_limits(mm, &limits);
+	}
+	cred_put(cred);
+	mm_put(mm);
 }

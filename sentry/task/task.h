@@ -373,6 +373,8 @@ int task_ppid(struct task *t);
 u64 task_rlimit(struct task *t, int resource); /* soft limit */
 struct rlimit64 task_rlimit_both(struct task *t, int resource);
 void task_mm_limits(struct task *t, struct mm_limits *ret);
+/* Tells t's mm of its limits, for what no call of its own passes them: stack growth. Any thread. */
+void task_limits_changed(struct task *t);
 u64 clock_monotonic_ns(void);
 u64 clock_realtime_ns(void);
 /* User and system time of one task / of a whole group, living and dead threads. */

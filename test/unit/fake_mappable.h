@@ -182,7 +182,7 @@ static struct fake_file *fake_file_new(struct pgalloc *p, u64 size)
 	return f;
 }
 
-static void fake_file_truncate(struct fake_file *f, u64 size)
+static __attribute__((unused)) void fake_file_truncate(struct fake_file *f, u64 size)
 {
 	struct mapping *held[256], *m;
 	int n = 0;

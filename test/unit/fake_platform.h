@@ -352,6 +352,10 @@ static int fake_access(struct mm *mm, u64 addr, void *buf, size_t len, bool writ
 				char *m = p->file->ops->map(p->file, off, &n);
 				struct mem_range r = { p->offset, p->offset + PAGE_SIZE };
 
+				/* A stub's mapping is its own: the sentry's may fail (exhaustion).
+				 */
+				if (!m)
+					m = p->file->ops->map(p->file, off, &n);
 				if (pgalloc_refs(pgalloc_of(p->file), r, &r) == 0)
 					abort(); /* a stale mapping */
 				if (write)

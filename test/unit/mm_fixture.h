@@ -46,8 +46,9 @@ static struct fake_file *constant,
 	*shared; /* private mappings map `constant`, shared ones `shared` */
 static u32 constant_value[FAKE_FILE_PAGES], shared_value[FAKE_FILE_PAGES];
 static struct proc procs[PROCS];
-static const struct mm_limits no_limits = { RLIM_INFINITY, RLIM_INFINITY, RLIM_INFINITY,
-					    RLIM_INFINITY, true,	  true };
+static const struct mm_limits no_limits = {
+	RLIM_INFINITY, RLIM_INFINITY, RLIM_INFINITY, RLIM_INFINITY, true, true, 0
+};
 
 static u64 rnd(u64 n)
 {
@@ -62,7 +63,8 @@ static u64 address(int page)
 /* Where in a page its value is written. */
 static const u64 spot[2] = { 72, 4088 };
 
-static void map_pages(struct proc *p, int first, int n, enum kind kind, int fpage, int prot)
+static __attribute__((unused)) void map_pages(struct proc *p, int first, int n, enum kind kind,
+					      int fpage, int prot)
 {
 	struct mm_mmap_args a = {
 		.addr = address(first),
