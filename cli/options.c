@@ -345,10 +345,10 @@ static int apply_resource_option(struct gathered *g, int id, const char *v)
 	case OPT_REUSE: return auto_or_off("reuse", v, &c->reuse);
 	case OPT_LATE: return auto_or_off("late", v, &c->late);
 	case OPT_STRACE:
-		if (v && check_strace_names(v) < 0)
+		if (*v && check_strace_names(v) < 0)
 			return -1;
 		c->strace = true;
-		c->strace_filter = v ? strdup(v) : NULL;
+		c->strace_filter = *v ? strdup(v) : NULL;
 		return 0;
 	case OPT_STRACE_FILE:
 		c->strace = true;
@@ -365,6 +365,7 @@ static int apply_resource_option(struct gathered *g, int id, const char *v)
 
 static int read_config_file(struct gathered *g, const char *path);
 
+/* v: "" for an option without a value. */
 static int apply(struct gathered *g, int id, const char *v)
 {
 	struct run_config *c = g->config;
@@ -418,7 +419,7 @@ static int apply_line(struct gathered *g, const char *path, int number, char *li
 			continue;
 		if (o->has_arg == required_argument && !value)
 			break;
-		return apply(g, o->val, value);
+		return apply(g, o->val, value ? value : "");
 	}
 	cli_error("option names of `minisentry run --help`, without the dashes",
 		  "%s:%d: \"%s\" is no option, or lacks its value", path, number, name);
@@ -533,7 +534,7 @@ int options_parse(int argc, char **argv, struct run_config *config)
 			fputs("  try: minisentry run --help\n", stderr);
 			return -1;
 		}
-		ret = apply(&g, id, optarg);
+		ret = apply(&g, id, optarg ? optarg : "");
 	}
 	if (ret < 0)
 		return -1;

@@ -191,7 +191,7 @@
 #define TURN_GONE 0 /* the thread has exited (CLONE_CHILD_CLEARTID) */
 #define TURN_STUB 1
 #define TURN_SENTRY 2
-#define TURN_EXIT 3 /* the stub's, to leave */
+#define TURN_EXIT 3   /* the stub's, to leave */
 #define TURN_MAPPER 4 /* the mapper's: it gives the turn to the stub */
 #define TURN_MASK 0xff
 #define TURN_STUB_SLEEPS 0x100
