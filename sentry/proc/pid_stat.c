@@ -216,7 +216,8 @@ static void put_memory(struct textbuf *out, const struct snapshot *s)
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		textbuf_printf(out, "%s:\t%8lu kB\n", rows[i].name, rows[i].bytes >> 10);
-	textbuf_printf(out, "CoreDumping:\t0\nTHP_enabled:\t1\nuntag_mask:\t0xffffffffffffffff\n");
+	textbuf_printf(out, "CoreDumping:\t0\nTHP_enabled:\t%d\nuntag_mask:\t0xffffffffffffffff\n",
+		       !(mm_policy(s->mm) & MM_THP_DISABLE));
 }
 
 static void put_identity(const struct proc_ctx *c, struct task *t, const struct snapshot *s,
