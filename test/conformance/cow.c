@@ -399,4 +399,54 @@ CASE(repeated_fork_is_stable)
 		conf_join(pid);
 	}
 }
+/* Private_Dirty of the mapping at p, kB. */
+static long own_kb(const char *p)
+{
+	char line[512];
+	unsigned long start, end;
+	bool in = false;
+	FILE *f = fopen("/proc/self/smaps", "r");
+	long kb = -1;
+	CHECK(f);
+	while (kb < 0 && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			in = start <= (unsigned long)p && (unsigned long)p < end;
+		else if (in)
+			sscanf(line, "Private_Dirty: %ld kB", &kb);
+	}
+	fclose(f);
+	return kb;
+}
+/* What many children write a few bytes each of is theirs; the rest stays their parent's. */
+CASE(children_own_what_they_write)
+{
+	size_t size = 4UL << 20;
+	char *p = rw(size / PG);
+	struct sync_pipe ready, go;
+	pid_t pids[50];
+	memset(p, 7, size);
+	sp_init(&ready);
+	sp_init(&go);
+	for (int i = 0; i < 50; i++) {
+		pids[i] = fork();
+		if (pids[i] == 0) {
+			memcpy(p + (size_t)i * 80000, &i, sizeof(i));
+			sp_post(&ready);
+			sp_wait(&go); /* all have written */
+			long kb = own_kb(p);
+			if (kb < 4 || kb > 512) /* not a huge page, nor a window of one */
+				conf_fail(__FILE__, __LINE__, "4 bytes written, %ld kB private",
+					  kb);
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < 50; i++)
+		sp_wait(&ready);
+	for (int i = 0; i < 50; i++)
+		sp_post(&go);
+	for (int i = 0; i < 50; i++)
+		conf_join(pids[i]);
+	for (size_t i = 0; i < size; i += PG)
+		CHECK_EQ(p[i], 7);
+}
 CONF_MAIN

@@ -2,8 +2,11 @@
  * has made. */
 #include "conf.h"
 #include <dirent.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/shm.h>
+#include <sys/vfs.h>
 
 #define PG 4096UL
 #define RW (PROT_READ | PROT_WRITE)
@@ -245,5 +248,65 @@ CASE(memory_is_never_a_major_fault)
 	p = map(fd, 64, RW, MAP_SHARED);
 	memset(p, 1, 64 * PG);
 	CHECK_EQ(majors(), before);
+}
+
+/* ---- what is given back: in a file system of the case's own, where nobody else allocates ---- */
+
+static void own_tmpfs(void)
+{
+	const char *dir = conf_path("own");
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		SKIP("no mount namespaces here (errno %d)", errno);
+	OK(mkdir(dir, 0755));
+	if (mount("none", dir, "tmpfs", 0, "size=64m,nr_inodes=1000") < 0)
+		SKIP("may not mount here (errno %d)", errno);
+	OK(chdir(dir));
+}
+static struct statfs space(void)
+{
+	struct statfs st;
+	OK(statfs(".", &st));
+	return st;
+}
+CASE(overwritten_files_give_memory_back)
+{
+	static char block[1 << 20];
+	own_tmpfs();
+	struct statfs begin = space();
+	memset(block, 1, sizeof(block));
+	for (int i = 0; i < 30; i++) {
+		int fd = OK(open("temp", O_CREAT | O_EXCL | O_WRONLY, 0600));
+		for (int mb = 0; mb < 16; mb++)
+			CHECK_EQ(write(fd, block, sizeof(block)), sizeof(block));
+		close(fd);
+		OK(rename("temp", "target"));
+		CHECK_EQ(begin.f_bfree - space().f_bfree, 16 << 8);
+	}
+	int fd = OK(open("target", O_RDWR));
+	char *p = mmap(NULL, 16 << 20, RW, MAP_SHARED, fd, 0);
+	CHECK(p != MAP_FAILED);
+	OK(unlink("target"));
+	CHECK_EQ(begin.f_bfree - space().f_bfree, 16 << 8);
+	close(fd);
+	CHECK_EQ(p[0], 1);
+	CHECK_EQ(begin.f_bfree - space().f_bfree, 16 << 8);
+	OK(munmap(p, 16 << 20));
+	CHECK_EQ(begin.f_bfree, space().f_bfree);
+	CHECK_EQ(begin.f_ffree, space().f_ffree);
+}
+CASE(ever_new_names_leave_nothing)
+{
+	char name[32];
+	own_tmpfs();
+	struct statfs begin = space();
+	for (int i = 0; i < 20000; i++) {
+		snprintf(name, sizeof(name), "name-%d", i);
+		int fd = OK(open(name, O_CREAT | O_EXCL | O_WRONLY, 0600));
+		CHECK_EQ(write(fd, name, sizeof(name)), sizeof(name));
+		OK(unlink(name));
+		OK(close(fd));
+	}
+	CHECK_EQ(begin.f_bfree, space().f_bfree);
+	CHECK_EQ(begin.f_ffree, space().f_ffree);
 }
 CONF_MAIN

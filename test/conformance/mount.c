@@ -277,4 +277,30 @@ CASE(needs_privilege)
 	CHECK_ERR(mount("x", dir, "tmpfs", 0, NULL), EPERM);
 	CHECK_ERR(umount(dir), EPERM);
 }
+static void write_byte(void *p)
+{
+	*(volatile char *)p = 1;
+}
+/* Size says nothing about space: only pages take it. */
+CASE(sparse_file_in_a_small_tmpfs)
+{
+	static char buf[1 << 20];
+	playground();
+	int fd = OK(open("f", O_CREAT | O_RDWR, 0600));
+	OK(unlink("f"));
+	OK(ftruncate(fd, 1L << 30));
+	CHECK_EQ(pwrite(fd, "x", 1, 512L << 20), 1);
+	char *p = mmap(NULL, 1L << 30, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(p != MAP_FAILED);
+	p[256L << 20] = 1;
+	CHECK_EQ(pwrite(fd, buf, sizeof(buf), 0), sizeof(buf) - 2 * 4096);
+	CHECK_ERR(pwrite(fd, "x", 1, 600L << 20), ENOSPC);
+	CHECK_EQ(conf_signal_of(write_byte, p + (700L << 20)), SIGBUS);
+	CHECK_ERR(fallocate(fd, 0, 700L << 20, 4096), ENOSPC);
+	CHECK_EQ(p[256L << 20], 1);
+	CHECK_EQ(p[512L << 20], 'x');
+	OK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 8192));
+	CHECK_EQ(conf_signal_of(write_byte, p + (700L << 20)), 0);
+	CHECK_EQ(p[700L << 20], 1);
+}
 CONF_MAIN
