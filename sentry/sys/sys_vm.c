@@ -39,7 +39,7 @@ static int remote_import(struct task *t, u64 vec, u64 count, struct iovec **ret)
 
 	if (count > IOV_MAX)
 		return -EINVAL;
-	iov = malloc(MAX(count, 1u) * sizeof(*iov));
+	iov = calloc(MAX(count, 1u), sizeof(*iov));
 	if (!iov)
 		return -ENOMEM;
 	if (count && copy_in(t, iov, ua(vec), count * sizeof(*iov)) < 0) {
