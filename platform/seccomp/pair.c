@@ -173,6 +173,12 @@ bool pair_update(struct platform_context *ctx)
 	return ctx->pace.pair;
 }
 
+bool pair_shared(const struct platform_context *ctx)
+{
+	return atomic_load_explicit(&ctx->platform->pairs.pair[ctx->pace.pair - 1].members,
+				    memory_order_relaxed) > 1;
+}
+
 struct pair_watch pair_watch_begin(u64 now)
 {
 	return (struct pair_watch){ WATCH_NS, now + WATCH_NS, 0 };

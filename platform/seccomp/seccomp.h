@@ -50,6 +50,8 @@ bool turn_run(struct platform_context *ctx, u32 resume);
 
 /* Before each turn of the stub. True: both sides are on a pair, where spinning is always right. */
 bool pair_update(struct platform_context *ctx);
+/* Other contexts are on the pair that ctx is on. */
+bool pair_shared(const struct platform_context *ctx);
 /* The owner of a context on a pair sleeps: looks, less and less often, whether the stub computes,
  * and leaves the pair then. Returns when to look again (CLOCK_MONOTONIC, ns). */
 struct pair_watch {

@@ -195,7 +195,7 @@ static bool decide(struct platform_context *ctx, u32 *ret_rounds)
 	u64 window = p->spin_limits.window_tsc;
 	bool spinning = false, crowded;
 
-	crowded = pace->pair && atomic_load_explicit(&p->active, memory_order_relaxed) > 1;
+	crowded = pace->pair && pair_shared(ctx);
 	if (pace->stub_spins)
 		pace->stub_spun_tsc += MIN(ctx->clock.service, window);
 	pace->stub_spins = false;
