@@ -231,8 +231,31 @@ static void ask(struct status_socket *c)
 	kill(c->sentry, SIGURG);
 }
 
+enum message { MESSAGE_NONE, MESSAGE_FIGURES, MESSAGE_END };
+
+union status_message {
+	struct kernel_stats stats;
+	struct status_end_message end;
+};
+
+static enum message read_message(struct status_socket *c, union status_message *ret)
+{
+	ssize_t n = read(c->pipe[0], ret, sizeof(*ret));
+
+	if (n == sizeof(ret->end) && ret->end.magic == STATUS_END_MAGIC) {
+		c->ended = true;
+		c->code = ret->end.code & 0xff;
+		return MESSAGE_END;
+	}
+	if (n == 0) /* the sentry is dead: a signal says how */
+		c->writer_gone = true;
+	return n == sizeof(ret->stats) && ret->stats.magic == KERNEL_STATS_MAGIC ? MESSAGE_FIGURES
+										 : MESSAGE_NONE;
+}
+
 static void accept_one(struct status_socket *c)
 {
+	union status_message m;
 	struct ucred peer;
 	socklen_t len = sizeof(peer);
 	int fd = accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -249,37 +272,22 @@ static void accept_one(struct status_socket *c)
 		answer_all(c, true);
 	} else if (c->client_count == 1) {
 		/* What came too late for others is not for this one. */
-		for (int i = 0; i < STALE_ANSWERS; i++)
-			if (read(c->pipe[0], &c->stats, sizeof(c->stats)) <= 0)
-				break;
+		for (int i = 0; i < STALE_ANSWERS && read_message(c, &m) == MESSAGE_FIGURES; i++)
+			;
 		ask(c);
 		c->since_ns = c->asked_ns;
 	}
 }
 
-enum message { MESSAGE_NONE, MESSAGE_FIGURES, MESSAGE_END };
-
-static enum message take_message(struct status_socket *c, int *ret_code)
+static void take_message(struct status_socket *c)
 {
-	union {
-		struct kernel_stats stats;
-		struct status_end_message end;
-	} m;
-	ssize_t n = read(c->pipe[0], &m, sizeof(m));
+	union status_message m;
 
-	if (n == sizeof(m.end) && m.end.magic == STATUS_END_MAGIC) {
-		*ret_code = m.end.code & 0xff;
-		return MESSAGE_END;
-	}
-	if (n != sizeof(m.stats) || m.stats.magic != KERNEL_STATS_MAGIC) {
-		if (n == 0) /* the sentry is dead: a signal says how */
-			c->writer_gone = true;
-		return MESSAGE_NONE;
-	}
+	if (read_message(c, &m) != MESSAGE_FIGURES)
+		return;
 	c->stats = m.stats;
 	c->stats_ns = clock_monotonic_ns();
 	answer_all(c, true);
-	return MESSAGE_FIGURES;
 }
 
 static void look_at_clock(struct status_socket *c)
@@ -330,10 +338,14 @@ int status_wait(struct status_socket *c, const sigset_t *set, siginfo_t *ret, in
 			return -1;
 		if (p[0].revents)
 			return next_signal(c, ret);
-		if (p[2].revents && take_message(c, ret_code) == MESSAGE_END)
-			return STATUS_ENDED;
-		if (p[1].revents)
+		if (p[2].revents)
+			take_message(c);
+		if (p[1].revents && !c->ended)
 			accept_one(c);
+		if (c->ended) {
+			*ret_code = c->code;
+			return STATUS_ENDED;
+		}
 		if (n == 0 && !c->tried)
 			open_socket(c);
 		look_at_clock(c);

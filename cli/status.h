@@ -31,8 +31,10 @@ struct status_socket {
 	int pipe[2];   /* figures, from the sentry; -1 */
 	int listen_fd; /* -1: none (yet) */
 	int signal_fd;
-	bool tried;		/* to make the socket */
-	bool writer_gone;	/* of the pipe */
+	bool tried;	  /* to make the socket */
+	bool writer_gone; /* of the pipe */
+	bool ended;	  /* the sentry has reported its end, with `code` */
+	int code;
 	u64 started_ns;		/* CLOCK_MONOTONIC */
 	u64 asked_ns, since_ns; /* the sentry: last time, and for the clients that wait now */
 	struct sockaddr_un address;

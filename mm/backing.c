@@ -152,9 +152,12 @@ static int map_over(struct mm *mm, const struct pma *value, bool replaces, bool 
 	struct pma *p = pma_set_seek(&mm->pmas, start);
 	/* Other threads of the guest would go on with what was there. */
 	bool late = !replaces || (end - start <= LATE_REPLACED_MAX && platform_as_alone(mm->as));
+	u32 pieces = 0;
 
+	if (late && replaces)
+		held_release(mm);
 	for (; late && replaces && p && p->start < end; p = pma_next(p))
-		late = p->host_map != PMA_MAP_WRITE;
+		late = p->host_map != PMA_MAP_WRITE && mm->held_count + ++pieces <= HELD_MAX;
 	*ret_late = late && stub_map_late(mm, start, end, value->file, value->offset,
 					  value->host_map, value->host_prot);
 	return *ret_late ? 0
@@ -506,6 +509,11 @@ int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map
 	return err;
 }
 
+int backing_resolve_only(struct mm *mm, struct vma *v, u64 page, bool write, struct pma **ret)
+{
+	return resolve(mm, v, page, write, false, ret);
+}
+
 int backing_resolve_data(struct mm *mm, struct vma *v, u64 page, bool write, struct pma **ret)
 {
 	int err = backing_resolve(mm, v, page, write, false, ret);
@@ -634,7 +642,7 @@ static void copy_ahead(struct mm *mm, struct vma *v, struct stub_batch *b)
 	struct pma *p;
 
 	for (u64 page = v->start; page < v->end; page = p->end) {
-		if (backing_resolve(mm, v, page, true, false, &p) < 0 || !p)
+		if (backing_resolve_only(mm, v, page, true, &p) < 0 || !p)
 			return;
 		stub_batch_map(b, v, p);
 	}

@@ -36,7 +36,7 @@ static int map_zero_window(struct mm *mm, const struct vma *v, u64 page)
 /* Maps p anew as far as v reaches. */
 static int remap(struct mm *mm, const struct vma *v, struct pma *p)
 {
-	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
+	if (pma_set_reserve(&mm->pmas, 2 * PMA_RESERVE) < 0) /* for backing_map, too */
 		return -ENOMEM;
 	p = pma_set_isolate(&mm->pmas, p, MAX(p->start, v->start), MIN(p->end, v->end));
 	pma_set_host(&mm->pmas, p, PMA_UNMAPPED, PROT_NONE);

@@ -315,7 +315,7 @@ static void prefault_part(struct mm *child, struct vma *v, const struct pma *p,
 	/* What is one piece here may be several there: unpatched text beside patched. */
 	for (; start < end; start = c->end) {
 		if (v->mappable && !p->owned &&
-		    backing_resolve(child, v, start, false, false, &c) < 0)
+		    backing_resolve_only(child, v, start, false, &c) < 0)
 			return;
 		c = pma_set_find(&child->pmas, start);
 		if (!c || pma_set_reserve(&child->pmas, PMA_RESERVE) < 0)
@@ -401,8 +401,8 @@ static struct platform_as *move(struct mm *mm, struct platform_as *fresh)
 	u32 again = 0;
 
 	mutex_assert_held(&mm->active_lock);
-	held_drain(mm);
 	platform_as_retire(old);
+	held_give_back(mm);
 	if (platform_as_own_gs(old))
 		platform_as_set_own_gs(fresh);
 	mm->as = fresh;

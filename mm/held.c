@@ -16,8 +16,7 @@ static void give_back(struct mm *mm)
 void held_add(struct mm *mm, struct memfile *file, struct mem_range r)
 {
 	mutex_assert_held(&mm->active_lock);
-	if (mm->held_count == HELD_MAX)
-		held_drain(mm);
+	ASSERT(mm->held_count < HELD_MAX);
 	mm->held[mm->held_count++] = (struct held){ file, r };
 }
 
@@ -28,11 +27,8 @@ void held_release(struct mm *mm)
 		give_back(mm);
 }
 
-void held_drain(struct mm *mm)
+void held_give_back(struct mm *mm)
 {
 	mutex_assert_held(&mm->active_lock);
-	if (!mm->held_count)
-		return;
-	platform_as_settle(mm->as);
 	give_back(mm);
 }

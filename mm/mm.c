@@ -130,9 +130,9 @@ struct mm *mm_get(struct mm *mm)
 void mm_empty_locked(struct mm *mm)
 {
 	mutex_assert_held(&mm->active_lock);
-	if (mm->pmas.mapped || mm->kept.count)
+	if (mm->pmas.mapped || mm->kept.count || mm->held_count)
 		stub_drop_all(mm);
-	held_drain(mm);
+	held_give_back(mm);
 	if (backing_drop(mm, 0, UINT64_MAX & PAGE_MASK, false) < 0)
 		PANIC("mm: no memory to release an address space");
 	pgalloc_account_kept(mm->memory, -(s64)mm->leftover_bytes);

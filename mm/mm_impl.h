@@ -296,11 +296,12 @@ void stub_batch_end_late(struct stub_batch *b);
 
 /* ---- held.c ---- */
 
-/* Takes over a reference to pages that stub_map_late has replaced. */
+/* Takes over a reference to pages that stub_map_late has replaced; HELD_MAX at most. */
 void held_add(struct mm *mm, struct memfile *file, struct mem_range r);
-/* Gives back what is held if the stub is known to have lost it; held_drain sees to that. */
+/* Gives back what is held if the stub is known to have lost it. */
 void held_release(struct mm *mm);
-void held_drain(struct mm *mm);
+/* The same where nothing is mapped, or nobody runs in the stub any more. */
+void held_give_back(struct mm *mm);
 
 /* ---- backing (backing.c, cow.c); active_lock held ---- */
 
@@ -317,6 +318,9 @@ int backing_install(struct mm *mm, const struct vma *v, const struct pma *value,
  */
 int backing_resolve(struct mm *mm, struct vma *v, u64 page, bool write, bool map_now,
 		    struct pma **ret);
+/* The same without giving memory back when there is none, for work while a stub_batch is open: what
+ * it has not mapped yet must not go. */
+int backing_resolve_only(struct mm *mm, struct vma *v, u64 page, bool write, struct pma **ret);
 /* The same for the sentry's own access: never patched text. */
 int backing_resolve_data(struct mm *mm, struct vma *v, u64 page, bool write, struct pma **ret);
 /* Maps p in the stub as far as v reaches, with all the rights that both allow. */

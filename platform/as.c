@@ -390,7 +390,9 @@ int platform_as_batch(struct platform_as *as, const struct platform_op *ops, siz
 	if (dead_result(ops, count) < 0) /* something is mapped */
 		as->clean = false;
 	ret = run_deferred_locked(as);
-	if (ret < 0)
+	if (everything)
+		atomic_store(&as->late_count, 0); /* what waits would be unmapped at once */
+	else if (ret < 0)
 		return ret == -ESRCH ? dead_result(ops, count) : -ENOMEM;
 	for (first = late_take_locked(as); count > 0; first = 0) {
 		size_t n = MIN(count, (size_t)CMD_MAX_OPS - first);
@@ -402,6 +404,7 @@ int platform_as_batch(struct platform_as *as, const struct platform_op *ops, siz
 				return err;
 		}
 		ret = as_submit_locked(as, CMD_KIND_BATCH, first + (u32)n);
+		atomic_store(&as->late_count, 0);
 		if (ret == -ESRCH)
 			return dead_result(ops, count);
 		if (ret < 0)
@@ -420,6 +423,7 @@ void platform_as_batch_begin(struct platform_as *as, const struct platform_op *o
 	MUTEX_GUARD(&as->lock);
 	as_settle_locked(as);
 	first = late_take_locked(as);
+	atomic_store(&as->late_count, 0);
 	ASSERT(first + count <= CMD_MAX_OPS);
 	for (size_t i = 0; i < count; i++)
 		if (as_encode(as, &ops[i], &as->cmd->ops[first + i]) < 0)
@@ -437,6 +441,7 @@ void platform_as_settle(struct platform_as *as)
 	count = late_take_locked(as);
 	if (count && as_submit_locked(as, CMD_KIND_BATCH, count) < 0)
 		as->failed = true;
+	atomic_store(&as->late_count, 0);
 }
 
 int platform_as_map(struct platform_as *as, u64 addr, u64 len, struct memfile *file, u64 offset,

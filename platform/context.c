@@ -422,7 +422,9 @@ int platform_as_defer(struct platform_as *as, const struct platform_op *op)
 	struct stub_deferred d;
 	int err;
 
-	if (!ctx || ctx->as != as || ctx->dead || ctx->platform->kind != PLATFORM_SECCOMP)
+	/* What waits for the guest to go on would come after it, if somebody else took both. */
+	if (!ctx || ctx->as != as || ctx->dead || ctx->platform->kind != PLATFORM_SECCOMP ||
+	    atomic_load(&as->late_count))
 		return -EOPNOTSUPP;
 	if (ctx->deferred_count == CTX_DEFERRED_MAX)
 		return -ENOSPC;

@@ -17,6 +17,9 @@ int platform_as_map_late(struct platform_as *as, const struct platform_op *ops, 
 	if (!ctx || ctx->as != as || ctx->dead || !ctx->platform->late || ctx->deferred_count)
 		return -EOPNOTSUPP;
 	MUTEX_GUARD(&as->lock);
+	as_try_settle_locked(as);
+	if (as->failed) /* the next batch is to say so */
+		return -EOPNOTSUPP;
 	have = atomic_load(&as->late_count);
 	if (have + count > LATE_MAX)
 		return -ENOSPC;
@@ -35,7 +38,6 @@ u32 late_take_locked(struct platform_as *as)
 
 	mutex_assert_held(&as->lock);
 	memcpy(as->cmd->ops, as->late, count * sizeof(as->late[0]));
-	atomic_store(&as->late_count, 0);
 	return count;
 }
 
@@ -43,7 +45,7 @@ bool platform_as_settled(struct platform_as *as)
 {
 	MUTEX_GUARD(&as->lock);
 	return atomic_load(&as->dead) ||
-	       (as_try_settle_locked(as) && !atomic_load(&as->late_count));
+	       (as_try_settle_locked(as) && !as->failed && !atomic_load(&as->late_count));
 }
 
 bool late_begin(struct platform_context *ctx)
@@ -56,6 +58,7 @@ bool late_begin(struct platform_context *ctx)
 	count = late_take_locked(as);
 	if (!count)
 		return false;
+	atomic_store(&as->late_count, 0);
 	as->cmd->slot = ctx->stub_addr;
 	old = atomic_load(&ctx->shared->word);
 	atomic_store(&ctx->shared->word, TURN_MAPPER | (old & TURN_STUB_SLEEPS));

@@ -147,7 +147,7 @@ static int platform_setup(enum platform_kind kind, const struct platform_config 
 	ASSERT(p->stub.magic == STUB_MAGIC);
 	mutex_init(&p->lock, RANK_PLATFORM_GLOBAL, "platform");
 	p->reuse = config->reuse;
-	p->late = config->late && config->kind == PLATFORM_SECCOMP;
+	p->late = config->late && kind == PLATFORM_SECCOMP;
 	pool_init(p);
 	list_init(&p->spaces);
 	err = xstate_probe(&p->xstate);

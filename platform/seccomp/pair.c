@@ -95,8 +95,11 @@ static void join(struct platform_context *ctx)
 	u32 i = choose(pairs);
 
 	if ((ctx->bound != i + 1 && host_bind_cpu(ctx->tid, pairs->pair[i].stubs) < 0) ||
-	    host_bind_self(pairs->pair[i].owners) < 0)
+	    host_bind_self(pairs->pair[i].owners) < 0) {
+		host_unbind_cpu(ctx->tid);
+		ctx->bound = 0;
 		return;
+	}
 	atomic_fetch_add(&pairs->pair[i].members, 1);
 	ctx->bound = ctx->pace.pair = i + 1;
 }
@@ -140,6 +143,8 @@ static void sample(struct platform_context *ctx, u64 now)
 		pair_leave(ctx);
 	else if (!pace->pair && (pace->sample_tsc ? each < JOIN_NS : begin_joined(ctx)))
 		join(ctx);
+	else if (!pace->pair)
+		pair_leave(ctx); /* where former contexts have left its threads */
 	pace->stops = pace->sleeps = 0;
 	pace->spun_tsc = 0;
 	pace->sample_tsc = now;

@@ -1,5 +1,5 @@
 /* unit: base pgalloc vfs tmpfs mm */
-/* wrap: host_mem_fallocate host_mem_truncate host_mem_pwrite host_mmap host_madvise */
+/* wrap: host_mem_fallocate host_mem_truncate host_mem_pwrite host_mem_copy_range host_mmap host_madvise */
 /*
  * The host runs out of memory or space: each of its calls fails in turn, in the middle of a
  * copy-on-write break and of a file's filling. No half-copied page is ever seen, all is as it was
@@ -48,6 +48,16 @@ ssize_t __wrap_host_mem_pwrite(int fd, const void *src, size_t len, u64 offset)
 	if (!short_write || len < 3000)
 		return -failure;
 	return __real_host_mem_pwrite(fd, src, len / 2 + 100, offset);
+}
+
+ssize_t __real_host_mem_copy_range(int fd_in, u64 src, int fd_out, u64 dst, size_t len);
+ssize_t __wrap_host_mem_copy_range(int fd_in, u64 src, int fd_out, u64 dst, size_t len)
+{
+	if (!fails())
+		return __real_host_mem_copy_range(fd_in, src, fd_out, dst, len);
+	if (!short_write || len < 3000)
+		return -failure;
+	return __real_host_mem_copy_range(fd_in, src, fd_out, dst, len / 2 + 100);
 }
 
 int __real_host_mmap(void *addr, size_t len, int prot, int flags, int fd, u64 offset, void **ret);

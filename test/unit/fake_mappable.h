@@ -76,6 +76,7 @@ static int fake_file_page(struct fake_file *f, u64 index)
 	return 0;
 }
 
+static int fake_translate_fail;
 static int fake_file_translate(struct mappable *m, u64 offset, u64 want_start, u64 want_end,
 			       bool for_write, struct translation *ret)
 {
@@ -85,6 +86,10 @@ static int fake_file_translate(struct mappable *m, u64 offset, u64 want_start, u
 
 	if (want_start > offset || want_end <= offset)
 		abort();
+	if (fake_translate_fail) {
+		fake_translate_fail--;
+		return -ENOMEM;
+	}
 	mutex_lock(&f->lock);
 	if (offset >= f->size) {
 		mutex_unlock(&f->lock);

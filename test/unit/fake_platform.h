@@ -35,7 +35,7 @@ struct fake_page {
 
 struct platform_as {
 	bool hostile; /* does nothing of what is left to it, and writes wherever it can */
-	pthread_mutex_t lock;
+	pthread_mutex_t lock, late_lock; /* the latter first */
 	int refs;
 	size_t count;
 	int failed;			    /* of a begun batch, for the next */
@@ -107,6 +107,7 @@ int platform_as_new(struct platform *p, struct platform_as **ret)
 	struct platform_as *as = calloc(1, sizeof(*as));
 
 	pthread_mutex_init(&as->lock, NULL);
+	pthread_mutex_init(&as->late_lock, NULL);
 	as->refs = 1;
 	__atomic_add_fetch(&fake.as_count, 1, __ATOMIC_SEQ_CST);
 	*ret = as;
@@ -184,6 +185,8 @@ static void fake_run_late(struct platform_as *as)
 	struct platform_op ops[FAKE_LATE];
 	size_t count;
 
+	/* Who comes meanwhile waits until they are done. */
+	pthread_mutex_lock(&as->late_lock);
 	pthread_mutex_lock(&as->lock);
 	count = as->late_count;
 	memcpy(ops, as->late, sizeof(ops));
@@ -194,10 +197,16 @@ static void fake_run_late(struct platform_as *as)
 	for (size_t i = 0; i < count; i++) {
 		const struct platform_op *o = &ops[i];
 
+		/* as the host at its map count: refused, and what was there stays */
+		if (fake_fails(fake.fail_map_every)) {
+			as->failed = -ENOMEM;
+			break;
+		}
 		if (fake_map(as, o->addr, o->len, o->file, o->offset, o->prot,
 			     o->writable || o->prot & PROT_WRITE) < 0)
 			as->failed = -ENOMEM;
 	}
+	pthread_mutex_unlock(&as->late_lock);
 }
 
 /* Done when the guest goes on, or with whatever comes first. */
@@ -219,7 +228,7 @@ int platform_as_map_late(struct platform_as *as, const struct platform_op *ops, 
 
 bool platform_as_settled(struct platform_as *as)
 {
-	return !as->late_count;
+	return !as->late_count && !as->failed;
 }
 
 void platform_as_settle(struct platform_as *as)
@@ -331,6 +340,23 @@ bool platform_as_alone(struct platform_as *as)
 	return !fake.threads;
 }
 
+/* Whatever the stub has mapped has a reference, now and then. */
+static void fake_check_all(struct platform_as *as)
+{
+	static unsigned calls;
+
+	if (fake.threads || __atomic_add_fetch(&calls, 1, __ATOMIC_RELAXED) % 16)
+		return;
+	for (size_t b = 0; b < FAKE_BUCKETS; b++) {
+		for (struct fake_page *p = as->bucket[b]; p; p = p->next) {
+			struct mem_range r = { p->offset, p->offset + PAGE_SIZE };
+
+			if (p->file && pgalloc_refs(pgalloc_of(p->file), r, &r) == 0)
+				abort();
+		}
+	}
+}
+
 /* Within one page. 0, or the signal | si_code << 8. */
 static int fake_access(struct mm *mm, u64 addr, void *buf, size_t len, bool write)
 {
@@ -368,6 +394,7 @@ static int fake_access(struct mm *mm, u64 addr, void *buf, size_t len, bool writ
 		}
 		pthread_mutex_unlock(&as->lock);
 		err = mm_fault(mm, addr, write, false, &sig, &code);
+		fake_check_all(as);
 		if (err == -EFAULT)
 			return sig | code << 8;
 		if (err < 0)

@@ -538,11 +538,44 @@ static void test_threads(void **state)
 	end();
 }
 
+/* Memory is short in the middle of a fork that collects mappings: what they map must stay. */
+static void test_trim_in_batch(void **state)
+{
+	struct mm_mmap_args a = { .addr = 0x50000000,
+				  .len = PAGE_SIZE,
+				  .prot = PROT_READ | PROT_WRITE,
+				  .flags = MAP_FIXED | MAP_SHARED,
+				  .max_prot = 7,
+				  .limits = no_limits };
+	struct mm *child;
+	u32 v = 7, got = 0;
+
+	begin();
+	a.mappable = &shared->m;
+	assert_true(map_anon(procs[0].mm, 0x40000000, 2UL << 20, 3, MAP_FIXED, &no_limits) > 0);
+	assert_int_equal(fake_access(procs[0].mm, 0x40000000, &v, 4, true), 0);
+	assert_true(mm_mmap(procs[0].mm, &a) > 0);
+	assert_int_equal(fake_access(procs[0].mm, 0x50000000, &v, 4, true), 0);
+	fake_translate_fail = 1;
+	assert_int_equal(mm_fork(procs[0].mm, &child), 0);
+	fake_translate_fail = 0;
+	mm_user_put(procs[0].mm);
+	mm_put(procs[0].mm);
+	assert_int_equal(fake_access(child, 0x40000000 + 64 * 4096, &got, 4, false), 0);
+	mm_user_put(child);
+	mm_put(child);
+	procs[0].mm = NULL;
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_random),		cmocka_unit_test(test_random_host_refusals),
-		cmocka_unit_test(test_random_deferred), cmocka_unit_test(test_hostile),
+		cmocka_unit_test(test_trim_in_batch),
+		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_random_host_refusals),
+		cmocka_unit_test(test_random_deferred),
+		cmocka_unit_test(test_hostile),
 		cmocka_unit_test(test_threads),
 	};
 
