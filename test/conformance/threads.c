@@ -209,3 +209,36 @@ CASE(threads_end_while_forking)
 		pthread_join(forkers[i], NULL);
 }
 CONF_MAIN
+static int exits(void *arg)
+{
+	(void)arg;
+	syscall(SYS_exit, 0);
+	return 0;
+}
+/* What clone writes before there is a second thread is there for both: here, into memory that is
+ * shared with the parent. */
+CASE(parent_settid_in_memory_shared_by_fork)
+{
+	enum { PIECES = 400, PIECE = 16384 };
+	char *m = mmap(NULL, PIECES * PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		       -1, 0);
+	static _Alignas(64) char stack[16384];
+	CHECK(m != MAP_FAILED);
+	memset(m, 1, PIECES * PIECE);
+	for (int i = 0; i < PIECES; i++) {
+		volatile pid_t *tid = (volatile pid_t *)(m + i * PIECE);
+		pid_t pid = fork();
+		if (pid == 0) {
+			stack[sizeof(stack) - 1] = 2;
+			int before = *tid;
+			int r = clone(exits, stack + sizeof(stack) - 128,
+				      CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND |
+					      CLONE_THREAD | CLONE_SYSVSEM | CLONE_PARENT_SETTID,
+				      NULL, tid);
+			int now = *tid;
+			syscall(SYS_exit_group, now == r && r != before ? 0 : 1);
+		}
+		conf_join(pid);
+	}
+	OK(munmap(m, PIECES * PIECE));
+}
