@@ -280,6 +280,7 @@ struct turn_pace {
 	u64 spun_tsc;	   /* by the owner, since the last sample */
 	u64 stub_spun_tsc; /* by the stub, since pair_update told its address space */
 	u32 apart_turns;   /* that the two sides are taken to be on different CPUs */
+	u32 turns;	   /* apart, and not on a pair */
 	bool stub_spins;   /* while the owner has its turn */
 	u32 pair;	   /* that the context is on, from 1; 0: none */
 	u32 stops, recent; /* since the last sample of CPU time; since it was last thought of */

@@ -24,6 +24,12 @@
 #define MOVE_WINDOWS 16
 /* Which CPU one is on is not free to ask: once known, it holds for so many turns without sleep. */
 #define APART_TURNS 32
+/*
+ * A turn that takes long may have been but a slow wake-up, and will be again as long as both sides
+ * sleep. So once in so many turns a few in a row are spun for, enough for the averages to fall.
+ */
+#define PROBE_EVERY 64
+#define PROBE_TURNS 6
 /* On a pair a stub spins for this part of a window: its owner may have made way for another one,
  * whose stub then waits for this CPU. */
 #define PAIR_STUB_PART 8
@@ -202,8 +208,10 @@ static bool decide(struct platform_context *ctx, u32 *ret_rounds)
 	if (pair_update(ctx)) {
 		spinning = pace->stub_spins = true;
 	} else if (cpus_to_spare(p) && apart(ctx)) {
-		spinning = pace->guest_tsc < window;
-		pace->stub_spins = ctx->clock.service < window;
+		bool probe = pace->turns++ % PROBE_EVERY < PROBE_TURNS;
+
+		spinning = probe || pace->guest_tsc < window;
+		pace->stub_spins = probe || ctx->clock.service < window;
 	}
 	*ret_rounds = !pace->stub_spins ? 0
 		      : crowded		? p->spin_limits.stub_rounds / PAIR_STUB_PART
