@@ -49,7 +49,7 @@ void host_cpus(struct host_cpus *ret)
 	*ret = all_cpus;
 }
 
-static int bind_to(int tid, u32 cpu)
+int host_bind_cpu(int tid, u32 cpu)
 {
 	struct host_cpus one = { { 0 } };
 
@@ -58,25 +58,17 @@ static int bind_to(int tid, u32 cpu)
 	return sched_setaffinity(tid, sizeof(one), (const cpu_set_t *)&one) < 0 ? -errno : 0;
 }
 
-static int unbind(int tid)
+int host_unbind_cpu(int tid)
 {
+	if (!atomic_load_explicit(&threads_bound, memory_order_relaxed))
+		return 0;
 	return sched_setaffinity(tid, sizeof(all_cpus), (const cpu_set_t *)&all_cpus) < 0 ? -errno
 											  : 0;
 }
 
-int host_bind_cpu(int tid, u32 cpu)
-{
-	return bind_to(tid, cpu);
-}
-
-int host_unbind_cpu(int tid)
-{
-	return atomic_load_explicit(&threads_bound, memory_order_relaxed) ? unbind(tid) : 0;
-}
-
 int host_bind_self(u32 cpu)
 {
-	int err = bound_to == cpu + 1 ? 0 : bind_to(0, cpu);
+	int err = bound_to == cpu + 1 ? 0 : host_bind_cpu(0, cpu);
 
 	if (err == 0)
 		bound_to = cpu + 1;
@@ -85,7 +77,7 @@ int host_bind_self(u32 cpu)
 
 void host_unbind_self(void)
 {
-	if (bound_to && unbind(0) == 0)
+	if (bound_to && host_unbind_cpu(0) == 0)
 		bound_to = 0;
 }
 

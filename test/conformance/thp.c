@@ -21,8 +21,8 @@ static void slurp(const char *path)
 	text[len] = '\0';
 	close(fd);
 }
-/* The value of a row of smaps for the mapping that holds p, in kB. */
-static long row(const char *p, const char *name)
+/* What a row of smaps says of the mapping that holds p. */
+static const char *row_text(const char *p, const char *name)
 {
 	unsigned long start, end;
 	bool in = false;
@@ -32,23 +32,18 @@ static long row(const char *p, const char *name)
 		    strchr(line, '-') < strchr(line, ' '))
 			in = start <= (unsigned long)p && (unsigned long)p < end;
 		else if (in && !strncmp(line, name, strlen(name)))
-			return strtol(line + strlen(name), NULL, 10);
+			return line + strlen(name);
 	}
 	conf_fail(__FILE__, __LINE__, "no %s", name);
 }
+/* In kB. */
+static long row(const char *p, const char *name)
+{
+	return strtol(row_text(p, name), NULL, 10);
+}
 static bool has_flag(const char *p, const char *flag)
 {
-	unsigned long start, end;
-	bool in = false;
-	slurp("/proc/self/smaps");
-	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
-		if (sscanf(line, "%lx-%lx ", &start, &end) == 2 &&
-		    strchr(line, '-') < strchr(line, ' '))
-			in = start <= (unsigned long)p && (unsigned long)p < end;
-		else if (in && !strncmp(line, "VmFlags:", 8))
-			return strstr(line, flag);
-	}
-	conf_fail(__FILE__, __LINE__, "no VmFlags");
+	return strstr(row_text(p, "VmFlags:"), flag);
 }
 static char *map(size_t size)
 {

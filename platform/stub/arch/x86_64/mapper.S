@@ -13,6 +13,16 @@
 #define FUTEX_WAIT 0
 #define FUTEX_WAKE_BITSET 10
 
+/* Adds the word at rsi, a constant, to what the sentry reads. */
+	.macro report
+	mov $__NR_write, %eax
+	mov $STUB_FD_DONE, %edi
+	mov $8, %edx
+	syscall
+	cmp $8, %rax
+	jne stub_die
+	.endm
+
 	.section .header, "a", @progbits
 	.globl stub_header
 	.hidden stub_header
@@ -153,12 +163,7 @@ mapper_thread:
 	test %r15d, %r15d
 	jnz 3f
 2:	lea (%r14, %rax, 8), %rsi
-	mov $__NR_write, %eax
-	mov $STUB_FD_DONE, %edi
-	mov $8, %edx
-	syscall
-	cmp $8, %rax
-	jne stub_die
+	report
 3:	sub $8 * 64, %r14
 	sub $6, %r15d
 	jns 1b
@@ -173,20 +178,10 @@ mapper_report:
 	and %rcx, %r13
 	lea report_bits(%rip), %rsi
 	lea (%rsi, %rax, 8), %rsi
-	mov $__NR_write, %eax
-	mov $STUB_FD_DONE, %edi
-	mov $8, %edx
-	syscall
-	cmp $8, %rax
-	jne stub_die
+	report
 	jmp mapper_report
 2:	lea report_bits + 8 * DONE_BIT(%rip), %rsi
-	mov $__NR_write, %eax
-	mov $STUB_FD_DONE, %edi
-	mov $8, %edx
-	syscall
-	cmp $8, %rax
-	jne stub_die
+	report
 	jmp mapper_loop
 
 stub_die:
