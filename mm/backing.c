@@ -140,7 +140,7 @@ int backing_release(struct mm *mm, u64 start, u64 end)
 }
 
 /* What is large is not held, and what can be written to must be gone at once. */
-#define LATE_REPLACED_MAX (64UL << 10)
+#define LATE_REPLACED_MAX HUGE_PAGE_SIZE
 
 /*
  * Maps value. *ret_late: it will be mapped before the guest goes on, and may not have replaced yet

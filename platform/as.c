@@ -234,7 +234,13 @@ static s64 wait_done_locked(struct platform_as *as, u64 sum)
 	}
 }
 
-bool as_begin_locked(struct platform_as *as, u32 kind, u32 count)
+static void wake_mapper(struct platform_as *as)
+{
+	as->unwoken = false;
+	host_futex_wake(&as->cmd->seq, 1, false);
+}
+
+bool as_begin_locked(struct platform_as *as, u32 kind, u32 count, bool wake)
 {
 	mutex_assert_held(&as->lock);
 	ASSERT(!as->pending);
@@ -243,7 +249,9 @@ bool as_begin_locked(struct platform_as *as, u32 kind, u32 count)
 	as->cmd->kind = kind;
 	as->cmd->count = count;
 	atomic_store_explicit(&as->cmd->seq, ++as->seq, memory_order_release);
-	host_futex_wake(&as->cmd->seq, 1, false);
+	as->unwoken = !wake;
+	if (wake)
+		wake_mapper(as);
 	return true;
 }
 
@@ -265,15 +273,19 @@ bool as_try_settle_locked(struct platform_as *as)
 
 void as_settle_locked(struct platform_as *as)
 {
-	if (!as_try_settle_locked(as))
-		settled_locked(as, wait_done_locked(as, as->pending_sum));
+	if (as_try_settle_locked(as))
+		return;
+	/* Not to depend on when the guest's thread is there. */
+	if (as->unwoken)
+		wake_mapper(as);
+	settled_locked(as, wait_done_locked(as, as->pending_sum));
 }
 
 s64 as_submit_locked(struct platform_as *as, u32 kind, u32 count)
 {
 	s64 value;
 
-	if (!as_begin_locked(as, kind, count))
+	if (!as_begin_locked(as, kind, count, true))
 		return -ESRCH;
 	value = wait_done_locked(as, 0);
 	if (value >= 0 && value & (1LL << DONE_ERROR_BIT))
@@ -429,7 +441,7 @@ void platform_as_batch_begin(struct platform_as *as, const struct platform_op *o
 		if (as_encode(as, &ops[i], &as->cmd->ops[first + i]) < 0)
 			return;
 	as->clean = false;
-	as->pending = as_begin_locked(as, CMD_KIND_BATCH, first + (u32)count);
+	as->pending = as_begin_locked(as, CMD_KIND_BATCH, first + (u32)count, true);
 }
 
 void platform_as_settle(struct platform_as *as)

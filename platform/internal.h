@@ -99,6 +99,9 @@ struct platform_ops {
 	void (*wake_dead)(struct platform_context *ctx);
 };
 void pairs_init(struct platform *p); /* without it there are none */
+struct spin_limits;
+/* A sleeper has been woken, in so many ticks of the TSC: how long to spin follows from that. */
+void spin_limits_adapt(struct spin_limits *limits, u64 wake_tsc);
 /* The context is at its end: its threads stay where they are, for the next ones. Owner thread. */
 void pair_end(struct platform_context *ctx);
 const struct platform_ops *ptrace_ops(void);
@@ -124,11 +127,12 @@ struct platform {
 	bool reuse, late;	 /* immutable */
 	struct patcher *patcher; /* immutable, NULL without patch */
 	struct spin_limits {
-		u64 window_tsc;	 /* the longest wait that is spun for */
-		u32 stub_rounds; /* of the stub's loop in that time */
-		u32 pause_tsc;	 /* of one round of either loop */
-	} spin_limits;		 /* immutable */
-	int cpus;		 /* immutable */
+		_Atomic u64 window_tsc;	 /* the longest wait that is spun for */
+		_Atomic u32 stub_rounds; /* of the stub's loop in that time */
+		_Atomic u64 wake_tsc;	 /* average of what waking a sleeper takes */
+		u32 pause_tsc;		 /* of one round of either loop; immutable */
+	} spin_limits;
+	int cpus; /* immutable */
 	struct cpu_pairs pairs;
 	u64 guest_min;		     /* immutable */
 	struct platform_vdso vdso;   /* immutable */
@@ -196,18 +200,20 @@ struct platform_as {
 	struct stub_op late[LATE_MAX]; /* platform_as_map_late: not begun yet */
 	_Atomic u32 late_count;
 	bool pending;	    /* a command is under way whose result nobody waits for */
+	bool unwoken;	    /* ... and a guest's thread is to wake the mapper for it */
 	u64 pending_sum;    /* of its completion, what has come */
 	bool failed;	    /* ... and one has failed: the next batch says so */
 	struct list parked; /* platform_context.node: threads that wait for the next context */
 	u32 parked_count;
-	bool spent;	       /* platform_as_retire: not for reuse */
-	bool lost_thread;      /* one left that nobody remembers: not for reuse */
-	bool clean;	       /* nothing of a guest is mapped, by the mapper's word */
-	_Atomic u64 wall_tsc;  /* time in guest code of all contexts: the last sum */
-	u64 gone_tsc;	       /* of contexts that are gone; protected by lock */
-	_Atomic bool own_gs;   /* the guest uses GS, or is stepped: no patched calls any more */
-	u64 former_cpu_ns;     /* immutable between reuses: CPU time of former guests */
-	struct list pool_node; /* protected by pool.lock */
+	bool spent;		  /* platform_as_retire: not for reuse */
+	bool lost_thread;	  /* one left that nobody remembers: not for reuse */
+	bool clean;		  /* nothing of a guest is mapped, by the mapper's word */
+	_Atomic u32 mapper_bound; /* the pair whose stubs' CPU the mapper is bound to; 0: none */
+	_Atomic u64 wall_tsc;	  /* time in guest code of all contexts: the last sum */
+	u64 gone_tsc;		  /* of contexts that are gone; protected by lock */
+	_Atomic bool own_gs;	  /* the guest uses GS, or is stepped: no patched calls any more */
+	u64 former_cpu_ns;	  /* immutable between reuses: CPU time of former guests */
+	struct list pool_node;	  /* protected by pool.lock */
 	_Atomic u32 context_count;
 	/* seccomp, pair.c: how often its threads have stopped, and how long they have spun */
 	_Atomic u64 stops, spun_tsc;
@@ -227,8 +233,8 @@ void pool_close(struct platform *p);
 
 /* Tells the mapper to go, waits for the result: >= 0, or -errno; -ESRCH when the stub is dead. */
 s64 as_submit_locked(struct platform_as *as, u32 kind, u32 count);
-/* Begins a command: as->pending. False: the stub is dead. */
-bool as_begin_locked(struct platform_as *as, u32 kind, u32 count);
+/* Begins a command: as->pending. wake: or else a guest's thread will. False: the stub is dead. */
+bool as_begin_locked(struct platform_as *as, u32 kind, u32 count, bool wake);
 /* Waits for a command that was only begun. Before anything is written to the command page. */
 void as_settle_locked(struct platform_as *as);
 /* The same without waiting. False: it is still under way. */

@@ -51,7 +51,8 @@ bool platform_as_settled(struct platform_as *as)
 bool late_begin(struct platform_context *ctx)
 {
 	struct platform_as *as = ctx->as;
-	u32 count, old;
+	u32 count, old, turn;
+	bool wake;
 
 	MUTEX_GUARD(&as->lock);
 	as_settle_locked(as);
@@ -61,7 +62,11 @@ bool late_begin(struct platform_context *ctx)
 	atomic_store(&as->late_count, 0);
 	as->cmd->slot = ctx->stub_addr;
 	old = atomic_load(&ctx->shared->word);
-	atomic_store(&ctx->shared->word, TURN_MAPPER | (old & TURN_STUB_SLEEPS));
-	as->pending = as_begin_locked(as, CMD_KIND_RESUME, count);
+	do {
+		wake = old & TURN_STUB_SLEEPS || !ctx->bound || ctx->bound != as->mapper_bound;
+		turn = wake ? TURN_MAPPER | (old & TURN_STUB_SLEEPS)
+			    : TURN_MAPPER | TURN_WAKE_MAPPER | (as->seq + 1) << TURN_SEQ_SHIFT;
+	} while (!atomic_compare_exchange_weak(&ctx->shared->word, &old, turn));
+	as->pending = as_begin_locked(as, CMD_KIND_RESUME, count, wake);
 	return true;
 }

@@ -15,7 +15,6 @@
 
 #define HWCAP2_FSGSBASE_BIT 2
 #define DEFAULT_MIN_ADDR 65536
-#define SPIN_WINDOW_NS 25000
 #define SPIN_PROBE_ROUNDS 32
 #define SPIN_PROBES 4
 /* siginfo, ucontext, red zone and alignment around the extended state in a signal frame. */
@@ -58,10 +57,7 @@ static u64 min_addr(void)
 	return MAX(page_up_nofail(v), (u64)DEFAULT_MIN_ADDR);
 }
 
-/*
- * How long a spin may be, in the units of either side. A stub has no clock that
- * is cheap: it counts its own loop, whose speed depends on the processor.
- */
+/* A stub has no clock that is cheap: it counts its own loop, whose speed is the processor's. */
 static void measure_spin(struct spin_limits *ret)
 {
 	u64 best = UINT64_MAX, began;
@@ -73,9 +69,8 @@ static void measure_spin(struct spin_limits *ret)
 			__builtin_ia32_pause();
 		best = MIN(best, tsc_now() - began);
 	}
-	ret->window_tsc = tsc_from_ns(SPIN_WINDOW_NS);
 	ret->pause_tsc = (u32)MAX(best / SPIN_PROBE_ROUNDS, 1UL);
-	ret->stub_rounds = (u32)(ret->window_tsc / ret->pause_tsc);
+	spin_limits_adapt(ret, 0);
 }
 
 _Static_assert(CONFIG_XINIT + PLATFORM_XSTATE_MAX <= STUB_SLOT_SIZE,

@@ -9,9 +9,10 @@
  * by side, until one of them blocks or has had its slice. Who wakes another
  * context's owner is on its CPU already: a switch, and no interrupt.
  *
- * It does not pay for guests that compute: two CPUs then do the work of one. What
- * decides is CPU time a stop, of both sides, which queueing does not distort. It
- * is looked at once in a while; a context that computes for long is freed at once.
+ * It does not pay for guests that compute, two CPUs then do the work of one, unless a context is
+ * alone: with its sides apart it would be moved apart again and again by a scheduler that likes to
+ * pack what wakes each other. What decides is CPU time a stop, of both sides, which queueing does
+ * not distort. It is looked at once in a while; a context that computes for long is freed at once.
  *
  * Away from a pair most of it may be switches and futex calls, which a pair would
  * spare; they do not count, as far as they can be told.
@@ -35,6 +36,8 @@
 #define SLEEP_NS 6000
 /* How long a stub on a pair may compute before it is looked at. */
 #define WATCH_NS 2000000
+/* And how long one that is alone is left unwatched: another one may begin on the same pair. */
+#define WATCH_LONE_NS 16000000
 
 void pairs_init(struct platform *p)
 {
@@ -89,6 +92,18 @@ static u32 choose(const struct cpu_pairs *pairs)
 	return best;
 }
 
+/*
+ * The mapper has the CPU of its stub's threads: one that needs a mapping can wake it by a switch,
+ * and no other CPU has page tables to be told of. It is the stub's first thread.
+ */
+static void bind_mapper(struct platform_as *as, u32 pair, u32 cpu)
+{
+	if (atomic_exchange(&as->mapper_bound, pair) == pair)
+		return;
+	if (pair ? host_bind_cpu(as->pid, cpu) : host_unbind_cpu(as->pid))
+		atomic_store(&as->mapper_bound, 0);
+}
+
 static void join(struct platform_context *ctx)
 {
 	struct cpu_pairs *pairs = &ctx->platform->pairs;
@@ -102,6 +117,7 @@ static void join(struct platform_context *ctx)
 	}
 	atomic_fetch_add(&pairs->pair[i].members, 1);
 	ctx->bound = ctx->pace.pair = i + 1;
+	bind_mapper(ctx->as, i + 1, pairs->pair[i].stubs);
 }
 
 void pair_end(struct platform_context *ctx)
@@ -117,6 +133,7 @@ static void pair_leave(struct platform_context *ctx)
 	if (ctx->bound)
 		host_unbind_cpu(ctx->tid);
 	ctx->bound = 0;
+	bind_mapper(ctx->as, 0, 0);
 	host_unbind_self();
 }
 
@@ -130,8 +147,18 @@ static bool begin_joined(const struct platform_context *ctx)
 	return ctx->platform->pairs.count == 1;
 }
 
+/* No other context runs: both CPUs of the only pair are for this one, whatever it does. */
+static bool alone(const struct platform_context *ctx)
+{
+	struct platform *p = ctx->platform;
+
+	return p->pairs.count == 1 && atomic_load_explicit(&p->active, memory_order_relaxed) <= 1;
+}
+
 static void sample(struct platform_context *ctx, u64 now)
 {
+	bool lone = alone(ctx);
+
 	struct turn_pace *pace = &ctx->pace;
 	struct pace_sample s = sample_now(ctx), *last = &pace->sample;
 	u64 each = per_stop(s.own_ns - last->own_ns, pace->spun_tsc, pace->stops) +
@@ -139,9 +166,9 @@ static void sample(struct platform_context *ctx, u64 now)
 			    s.as_stops - last->as_stops);
 
 	each -= MIN(each, SLEEP_NS * (u64)pace->sleeps / MAX(pace->stops, 1u));
-	if (pace->pair && each > LEAVE_NS)
+	if (pace->pair && each > LEAVE_NS && !lone)
 		pair_leave(ctx);
-	else if (!pace->pair && (pace->sample_tsc ? each < JOIN_NS : begin_joined(ctx)))
+	else if (!pace->pair && (pace->sample_tsc ? each < JOIN_NS || lone : begin_joined(ctx)))
 		join(ctx);
 	else if (!pace->pair)
 		pair_leave(ctx); /* where former contexts have left its threads */
@@ -178,9 +205,18 @@ bool pair_update(struct platform_context *ctx)
 	return ctx->pace.pair;
 }
 
+bool pair_join_alone(struct platform_context *ctx)
+{
+	if (!alone(ctx))
+		return false;
+	join(ctx);
+	return ctx->pace.pair;
+}
+
 bool pair_shared(const struct platform_context *ctx)
 {
-	return atomic_load_explicit(&ctx->platform->pairs.pair[ctx->pace.pair - 1].members,
+	return !alone(ctx) &&
+	       atomic_load_explicit(&ctx->platform->pairs.pair[ctx->pace.pair - 1].members,
 				    memory_order_relaxed) > 1;
 }
 
@@ -191,14 +227,17 @@ struct pair_watch pair_watch_begin(u64 now)
 
 u64 pair_watch(struct platform_context *ctx, struct pair_watch *w, u64 now)
 {
-	u64 cpu;
+	bool lone = alone(ctx);
+	u64 cpu, ran;
 
 	if (now < w->next_ns)
 		return w->next_ns;
 	cpu = as_cpu_ns(ctx->as);
-	if (w->cpu_ns && cpu - w->cpu_ns > w->interval_ns / 2)
+	ran = cpu - w->cpu_ns;
+	/* One that is alone has its CPU to itself, unless somebody else uses it, too. */
+	if (w->cpu_ns && ran > w->interval_ns / 4 && (!lone || ran < w->interval_ns * 7 / 8))
 		pair_leave(ctx);
-	if (w->cpu_ns)
+	if (w->cpu_ns && (!lone || w->interval_ns < WATCH_LONE_NS))
 		w->interval_ns *= 2;
 	w->cpu_ns = cpu;
 	w->next_ns = now + w->interval_ns;

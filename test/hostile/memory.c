@@ -114,9 +114,10 @@ struct corrupt {
 	struct found f;
 };
 
-static const uint32_t words[] = { 0,	      1,     2,	    3,	   0x101, 0x102, 0x103,
-				  0x201,      0x202, 0x203, 0x301, 0x302, 0xff,	 0xffffffff,
-				  0x80000001, 4,     0x104, 0x204, 0x304 };
+static const uint32_t words[] = {
+	0,    1,	  2,	      3, 0x101, 0x102, 0x103, 0x201, 0x202, 0x203, 0x301, 0x302,
+	0xff, 0xffffffff, 0x80000001, 4, 0x104, 0x204, 0x304, 0x404, 0x504, 0x604, 0x704, 0x10404
+};
 
 static void *corrupter(void *arg)
 {
@@ -527,6 +528,69 @@ ATTACK(deferred_protect_what_is_shared)
 		if (buf[i] != 1)
 			breach("a file opened to be read is written to");
 	unlink("/tmp/read-only");
+}
+
+#define FUTEX_WAKE_NR 1
+#define COMMANDS (STUB_AREA + 0x20000)
+
+/* Its own, and those of others, read and written. */
+static void write_with_children(void *arg)
+{
+	volatile char *m =
+		mmap(NULL, SHARED_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t end = now_ms() + 500;
+	int pid, status;
+
+	catch_setup();
+	for (int round = 1; now_ms() < end; round++) {
+		memset((char *)m, round, SHARED_SIZE);
+		pid = fork();
+		for (size_t i = 0; i < SHARED_SIZE; i += PAGE) {
+			if (m[i] != (char)round)
+				_exit(1);
+			m[i] = (char)(pid ? -1 : -2);
+		}
+		if (pid == 0)
+			_exit(0);
+		if (waitpid(pid, &status, 0) != pid || status)
+			_exit(1);
+	}
+	*(int *)arg = 1;
+}
+
+static void *waker(void *arg)
+{
+	while (!*(volatile int *)arg)
+		stub_call(SYS_futex, COMMANDS, FUTEX_WAKE_NR, 1);
+	return NULL;
+}
+
+static void wake_while_writing(void *arg)
+{
+	pthread_t t;
+
+	if (pthread_create(&t, NULL, waker, arg))
+		return;
+	write_with_children(arg);
+	pthread_join(t, NULL);
+}
+
+/* Who makes mappings for a guest is woken by its threads: too early, too late, and all the time. */
+ATTACK(mapper_woken_at_will)
+{
+	int *done = shared_memory(4096);
+
+	need_stub_calls();
+	for (int i = 0; i < 100; i++)
+		stub_call(SYS_futex, COMMANDS, FUTEX_WAKE_NR, 1);
+	in_child(write_with_children, done, 5000, NULL);
+	if (!*done)
+		breach("memory is not what was written to it");
+	*done = 0;
+	in_child(wake_while_writing, done, 5000, NULL);
+	if (!*done)
+		breach("memory is not what was written to it while the mapper was woken");
+	need_stub_calls(); /* still */
 }
 
 HOSTILE_MAIN

@@ -156,7 +156,21 @@ call_handed:
 	je 4f
 	cmp $TURN_EXIT, %al
 	je exit_gadget
-	mov %eax, %edx
+	test $TURN_WAKE_MAPPER, %eax
+	jz 12f
+	mov %eax, %r9d
+	mov %eax, %ecx
+	shr $TURN_SEQ_SHIFT, %ecx
+	movabs $STUB_CMD, %rdi
+11:	pause
+	cmp %cx, CMD_SEQ(%rdi)
+	jne 11b
+	mov $__NR_futex, %eax
+	mov $FUTEX_WAKE, %esi
+	mov $1, %edx
+	syscall
+	mov %r9d, %eax
+12:	mov %eax, %edx
 	mov $__NR_futex, %eax
 	mov %gs:CTX_SELF, %rdi
 	mov $FUTEX_WAIT, %esi
@@ -383,7 +397,21 @@ wait_turn:	/* eax: the word as last seen */
 	je frame_return
 	cmp $TURN_EXIT, %al
 	je exit_gadget
-	mov %eax, %edx
+	test $TURN_WAKE_MAPPER, %eax
+	jz 2f
+	mov %eax, %r15d
+	mov %eax, %ecx
+	shr $TURN_SEQ_SHIFT, %ecx
+	movabs $STUB_CMD, %rdi
+1:	pause
+	cmp %cx, CMD_SEQ(%rdi)
+	jne 1b
+	mov $__NR_futex, %eax
+	mov $FUTEX_WAKE, %esi
+	mov $1, %edx
+	syscall
+	mov %r15d, %eax
+2:	mov %eax, %edx
 	mov $__NR_futex, %eax
 	lea CTX_WORD(%r12), %rdi
 	mov $FUTEX_WAIT, %esi

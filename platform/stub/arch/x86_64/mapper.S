@@ -110,28 +110,23 @@ mapper_command:
 
 /*
  * A guest thread waits for these calls. What its word says is its process's own business; the wake
- * is for those who found TURN_MAPPER there, and may have said that they sleep or not.
+ * is for those who found TURN_MAPPER there, and may have said that they sleep or not. The woken
+ * thread may take this CPU at once, so the report comes before.
  */
 mapper_resume:
+	xor %r12d, %r12d
 	cmpl $CMD_KIND_RESUME, CMD_KIND(%rbp)
 	jne mapper_report
-	mov CMD_SLOT(%rbp), %r12
-	mov CTX_WORD(%r12), %eax
+	mov CMD_SLOT(%rbp), %r14
+	mov CTX_WORD(%r14), %eax
 1:	cmp $TURN_MAPPER, %al
 	jne mapper_report
 	mov %eax, %ecx
 	and $TURN_SENTRY_SLEEPS, %ecx
 	or $TURN_STUB, %ecx
-	lock cmpxchg %ecx, CTX_WORD(%r12)
+	lock cmpxchg %ecx, CTX_WORD(%r14)
 	jne 1b
-	mov $__NR_futex, %eax
-	lea CTX_WORD(%r12), %rdi
-	mov $FUTEX_WAKE_BITSET, %esi
-	mov $1, %edx
-	xor %r10d, %r10d
-	xor %r8d, %r8d
-	mov $TURN_WAKES_STUB, %r9d
-	syscall
+	lea CTX_WORD(%r14), %r12
 	jmp mapper_report
 
 mapper_thread:
@@ -169,7 +164,7 @@ mapper_thread:
 	jns 1b
 	jmp mapper_loop
 
-/* Sends r13, a bit a write. The sources are constants. */
+/* Sends r13, a bit a write. The sources are constants. Then wakes who waits for the word at r12. */
 mapper_report:
 	test %r13, %r13
 	jz 2f
@@ -182,6 +177,16 @@ mapper_report:
 	jmp mapper_report
 2:	lea report_bits + 8 * DONE_BIT(%rip), %rsi
 	report
+	test %r12, %r12
+	jz mapper_loop
+	mov $__NR_futex, %eax
+	mov %r12, %rdi
+	mov $FUTEX_WAKE_BITSET, %esi
+	mov $1, %edx
+	xor %r10d, %r10d
+	xor %r8d, %r8d
+	mov $TURN_WAKES_STUB, %r9d
+	syscall
 	jmp mapper_loop
 
 stub_die:
