@@ -68,6 +68,12 @@ void conf_join(pid_t pid);
 int conf_wait_status(pid_t pid);
 /* Runs access(addr) in a forked child and returns the signal that killed it (0: none). */
 int conf_signal_of(void (*fn)(void *), void *arg);
+/* What the row `name` of a file in /proc says, and that of smaps about the mapping of addr; valid
+ * until the next one is asked for. */
+const char *conf_row(const char *path, const char *name);
+const char *conf_smaps_row(const void *addr, const char *name);
+/* Of a row in kB. */
+unsigned long conf_bytes(const char *row);
 int conf_main(int argc, char **argv, const struct conf_case *begin, const struct conf_case *end);
 
 #define CASE(name_)                                                                                \

@@ -402,20 +402,7 @@ CASE(repeated_fork_is_stable)
 /* Private_Dirty of the mapping at p, kB. */
 static long own_kb(const char *p)
 {
-	char line[512];
-	unsigned long start, end;
-	bool in = false;
-	FILE *f = fopen("/proc/self/smaps", "r");
-	long kb = -1;
-	CHECK(f);
-	while (kb < 0 && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
-			in = start <= (unsigned long)p && (unsigned long)p < end;
-		else if (in)
-			sscanf(line, "Private_Dirty: %ld kB", &kb);
-	}
-	fclose(f);
-	return kb;
+	return strtol(conf_smaps_row(p, "Private_Dirty:"), NULL, 10);
 }
 /* What many children write a few bytes each of is theirs; the rest stays their parent's. */
 CASE(children_own_what_they_write)

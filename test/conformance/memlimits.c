@@ -33,17 +33,9 @@ static void limit(int what, unsigned long soft)
 	lim.rlim_cur = soft;
 	OK(setrlimit(what, &lim));
 }
-/* Of /proc/self/status, bytes. */
 static unsigned long status(const char *name)
 {
-	char text[8192];
-	int fd = OK(open("/proc/self/status", O_RDONLY));
-	ssize_t n = OK(read(fd, text, sizeof(text) - 1));
-	close(fd);
-	text[n] = '\0';
-	char *at = strstr(text, name);
-	CHECK(at);
-	return strtoul(at + strlen(name), NULL, 10) << 10;
+	return conf_bytes(conf_row("/proc/self/status", name));
 }
 
 /* ---- RLIMIT_AS ---- */

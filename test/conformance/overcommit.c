@@ -32,14 +32,7 @@ static size_t too_much(void)
 }
 static unsigned long meminfo(const char *name)
 {
-	char text[8192];
-	int fd = OK(open("/proc/meminfo", O_RDONLY));
-	ssize_t n = OK(read(fd, text, sizeof(text) - 1));
-	close(fd);
-	text[n] = '\0';
-	char *at = strstr(text, name);
-	CHECK(at);
-	return strtoul(at + strlen(name), NULL, 10) << 10;
+	return conf_bytes(conf_row("/proc/meminfo", name));
 }
 static unsigned long get(const char *name)
 {

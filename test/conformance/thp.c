@@ -10,40 +10,14 @@
 #define MADV_COLLAPSE 25
 #endif
 
-static char text[1 << 20];
-static void slurp(const char *path)
-{
-	int fd = OK(open(path, O_RDONLY));
-	size_t len = 0;
-	ssize_t n;
-	while ((n = OK(read(fd, text + len, sizeof(text) - 1 - len))) > 0)
-		len += (size_t)n;
-	text[len] = '\0';
-	close(fd);
-}
-/* What a row of smaps says of the mapping that holds p. */
-static const char *row_text(const char *p, const char *name)
-{
-	unsigned long start, end;
-	bool in = false;
-	slurp("/proc/self/smaps");
-	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
-		if (sscanf(line, "%lx-%lx ", &start, &end) == 2 &&
-		    strchr(line, '-') < strchr(line, ' '))
-			in = start <= (unsigned long)p && (unsigned long)p < end;
-		else if (in && !strncmp(line, name, strlen(name)))
-			return line + strlen(name);
-	}
-	conf_fail(__FILE__, __LINE__, "no %s", name);
-}
 /* In kB. */
 static long row(const char *p, const char *name)
 {
-	return strtol(row_text(p, name), NULL, 10);
+	return strtol(conf_smaps_row(p, name), NULL, 10);
 }
 static bool has_flag(const char *p, const char *flag)
 {
-	return strstr(row_text(p, "VmFlags:"), flag);
+	return strstr(conf_smaps_row(p, "VmFlags:"), flag);
 }
 static char *map(size_t size)
 {
@@ -148,10 +122,7 @@ CASE(collapse_keeps_contents)
 CASE(disabled_for_a_process)
 {
 	OK(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0));
-	slurp("/proc/self/status");
-	char *at = strstr(text, "THP_enabled:");
-	CHECK(at);
-	CHECK_EQ(atoi(at + 12), 0);
+	CHECK_EQ(atoi(conf_row("/proc/self/status", "THP_enabled:")), 0);
 	char *p = map(4 * HUGE);
 	OK(madvise(p, 4 * HUGE, MADV_HUGEPAGE));
 	memset(p, 1, 4 * HUGE);

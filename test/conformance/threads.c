@@ -25,15 +25,21 @@ static void *exit_process(void *arg)
 	(void)arg;
 	_exit(11);
 }
-CASE(exit_group_from_a_thread)
+/* Exit code of a process whose second thread runs fn while the first one pauses. */
+static int code_with_thread(void *(*fn)(void *))
 {
 	pid_t pid = fork();
 	if (pid == 0) {
 		pthread_t t;
-		pthread_create(&t, NULL, exit_process, NULL);
-		pause();
+		pthread_create(&t, NULL, fn, NULL);
+		for (;;)
+			pause();
 	}
-	CHECK_EQ(WEXITSTATUS(conf_wait_status(pid)), 11);
+	return WEXITSTATUS(conf_wait_status(pid));
+}
+CASE(exit_group_from_a_thread)
+{
+	CHECK_EQ(code_with_thread(exit_process), 11);
 }
 CASE(leader_exits_first)
 {
@@ -53,14 +59,7 @@ static void *exec_it(void *arg)
 }
 CASE(exec_from_a_thread)
 {
-	pid_t pid = fork();
-	if (pid == 0) {
-		pthread_t t;
-		pthread_create(&t, NULL, exec_it, NULL);
-		for (;;)
-			pause();
-	}
-	CHECK_EQ(WEXITSTATUS(conf_wait_status(pid)), 13);
+	CHECK_EQ(code_with_thread(exec_it), 13);
 }
 static __thread int tls_value = 5;
 static void *tls_body(void *arg)

@@ -5,16 +5,35 @@
  */
 #include "platform/stub_calls.h"
 #include "test/unit/platform_fixture.h"
+#include <limits.h>
 #include <sys/prctl.h>
+
+/* A guest that counts, and how far it has come. */
+static void counting_new(struct guest *g)
+{
+	guest_new(g, g_loop, g_loop_end);
+	g->regs.rdi = DATA;
+}
+
+static u32 counted(void)
+{
+	return *(volatile u32 *)(file_mem + DATA_OFF);
+}
+
+/* Returns when it has counted on, or after so many turns. */
+static void await_counting(int turns)
+{
+	u32 seen = counted();
+
+	for (int i = 0; counted() == seen && i < turns; i++)
+		sched_yield();
+}
 
 static void *interrupter(void *arg)
 {
 	struct guest *g = arg;
-	volatile u32 *counter = (u32 *)(file_mem + DATA_OFF);
-	u32 seen = *counter;
 
-	for (int i = 0; *counter == seen && i < 1000000; i++)
-		sched_yield();
+	await_counting(1000000);
 	platform_context_interrupt(g->ctx);
 	return NULL;
 }
@@ -24,21 +43,19 @@ static void test_interrupt(void **state)
 	struct guest g;
 	pthread_t t;
 
-	guest_new(&g, g_loop, g_loop_end);
-	g.regs.rdi = DATA;
+	counting_new(&g);
 	platform_context_interrupt(g.ctx); /* sticky */
 	platform_switch(g.ctx, &g.regs, &g.stop);
 	assert_int_equal(g.stop.reason, PLATFORM_STOP_INTERRUPTED);
 	for (int i = 0; i < 50; i++) {
-		volatile u32 *counter = (u32 *)(file_mem + DATA_OFF);
-		u32 seen = *counter;
+		u32 seen = counted();
 
 		pthread_create(&t, NULL, interrupter, &g);
 		/* One interrupt may stop it twice. */
 		do {
 			platform_switch(g.ctx, &g.regs, &g.stop);
 			assert_int_equal(g.stop.reason, PLATFORM_STOP_INTERRUPTED);
-		} while (*counter == seen);
+		} while (counted() == seen);
 		pthread_join(t, NULL);
 	}
 	assert_true(platform_context_cpu_ns(g.ctx) > 0);
@@ -67,27 +84,23 @@ static void test_two_threads_unmap(void **state)
 	struct second s = { 0 };
 	pthread_t t;
 	void *ret;
-	volatile u32 *counter = (u32 *)(file_mem + DATA_OFF);
 	u32 v;
 
-	guest_new(&g, g_loop, g_loop_end);
+	counting_new(&g);
 	s.as = g.as;
 	pthread_create(&t, NULL, second_main, &s);
-	v = *counter;
-	while (*counter == v)
-		sched_yield();
+	await_counting(INT_MAX);
 	/* It runs, and writes. After unmap it cannot. */
 	assert_int_equal(platform_as_unmap(g.as, DATA, 0x10000), 0);
-	v = *counter;
+	v = counted();
 	for (int i = 0; i < 1000; i++)
-		assert_int_equal(*counter, v);
+		assert_int_equal(counted(), v);
 	pthread_join(t, &ret);
 	assert_null(ret);
 	assert_int_equal(s.g.stop.reason, PLATFORM_STOP_FAULT);
 	assert_int_equal(s.g.stop.fault_addr, DATA);
 	assert_true(s.g.stop.access_write);
 	/* The first one works as before. */
-	g.regs.rdi = DATA;
 	EXPECT_STOP(&g, PLATFORM_STOP_FAULT);
 	guest_free(&g);
 }
@@ -123,11 +136,8 @@ static void test_many(void **state)
 static void *killer(void *arg)
 {
 	struct guest *g = arg;
-	volatile u32 *counter = (u32 *)(file_mem + DATA_OFF);
-	u32 seen = *counter;
 
-	while (*counter == seen)
-		sched_yield();
+	await_counting(INT_MAX);
 	kill(g->as->pid, SIGKILL);
 	return NULL;
 }
@@ -138,8 +148,7 @@ static void test_death(void **state)
 	pthread_t t;
 
 	/* While it runs. */
-	guest_new(&g, g_loop, g_loop_end);
-	g.regs.rdi = DATA;
+	counting_new(&g);
 	pthread_create(&t, NULL, killer, &g);
 	EXPECT_STOP(&g, PLATFORM_STOP_DEAD);
 	EXPECT_STOP(&g, PLATFORM_STOP_DEAD);
@@ -317,8 +326,7 @@ static void test_sentry_killed(void **state)
 			struct guest g;
 
 			setup(kind, true);
-			guest_new(&g, g_loop, g_loop_end);
-			g.regs.rdi = DATA;
+			counting_new(&g);
 			for (int i = 0; i < 5; i++) {
 				struct guest other;
 				guest_new(&other, g_loop, g_loop_end);

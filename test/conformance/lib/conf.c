@@ -104,6 +104,59 @@ int conf_signal_of(void (*fn)(void *), void *arg)
 	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
+/* Reads all of the file at path into text, NUL-terminated. */
+static void slurp(const char *path, char *text, size_t size)
+{
+	int fd = OK(open(path, O_RDONLY));
+	size_t len = 0;
+	ssize_t n;
+
+	while ((n = OK(read(fd, text + len, size - 1 - len))) > 0)
+		len += (size_t)n;
+	CHECK(len < size - 1);
+	text[len] = '\0';
+	close(fd);
+}
+
+/* Is this line of smaps the head of a mapping's rows? */
+static bool smaps_head(const char *line, unsigned long *ret_start, unsigned long *ret_end)
+{
+	return sscanf(line, "%lx-%lx ", ret_start, ret_end) == 2 &&
+	       strchr(line, '-') < strchr(line, ' ');
+}
+
+static const char *find_row(const char *path, const void *addr, const char *name)
+{
+	static char text[256 << 10]; /* no memory that the case would find in what it reads */
+	unsigned long start, end;
+	bool in = !addr;
+	char *rest;
+
+	slurp(path, text, sizeof(text));
+	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		if (addr && smaps_head(line, &start, &end))
+			in = start <= (uintptr_t)addr && (uintptr_t)addr < end;
+		else if (in && !strncmp(line, name, strlen(name)))
+			return line + strlen(name);
+	}
+	conf_fail(__FILE__, __LINE__, "%s: no row %s", path, name);
+}
+
+const char *conf_row(const char *path, const char *name)
+{
+	return find_row(path, NULL, name);
+}
+
+const char *conf_smaps_row(const void *addr, const char *name)
+{
+	return find_row("/proc/self/smaps", addr, name);
+}
+
+unsigned long conf_bytes(const char *row)
+{
+	return strtoul(row, NULL, 10) << 10;
+}
+
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
 	(void)st;
