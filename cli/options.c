@@ -60,6 +60,8 @@ static const char help_text[] =
 	"  --reuse auto|off        keep processes and threads of the platform for later guests\n"
 	"                          (default: auto)\n"
 	"  --late auto|off         make mappings as the guest goes on, without waiting for them\n"
+	"  --fork-wait auto|off    let who has forked wait a little for its child to execute a\n"
+	"                          program or to exit, rather than copy what it writes meanwhile\n"
 	"  --no-namespaces         do without host namespaces\n"
 	"\n"
 	"Watching\n"
@@ -93,6 +95,7 @@ enum option_id {
 	OPT_PATCH,
 	OPT_REUSE,
 	OPT_LATE,
+	OPT_FORK_WAIT,
 	OPT_PASS_FD,
 	OPT_CONFIG,
 	OPT_STRACE,
@@ -124,6 +127,7 @@ static const struct option options[] = {
 	{ "patch", required_argument, NULL, OPT_PATCH },
 	{ "reuse", required_argument, NULL, OPT_REUSE },
 	{ "late", required_argument, NULL, OPT_LATE },
+	{ "fork-wait", required_argument, NULL, OPT_FORK_WAIT },
 	{ "pass-fd", required_argument, NULL, OPT_PASS_FD },
 	{ "config", required_argument, NULL, OPT_CONFIG },
 	{ "strace", optional_argument, NULL, OPT_STRACE },
@@ -344,6 +348,7 @@ static int apply_resource_option(struct gathered *g, int id, const char *v)
 	case OPT_PATCH: return auto_or_off("patch", v, &c->patch);
 	case OPT_REUSE: return auto_or_off("reuse", v, &c->reuse);
 	case OPT_LATE: return auto_or_off("late", v, &c->late);
+	case OPT_FORK_WAIT: return auto_or_off("fork-wait", v, &c->fork_wait);
 	case OPT_STRACE:
 		if (*v && check_strace_names(v) < 0)
 			return -1;
@@ -518,6 +523,7 @@ int options_parse(int argc, char **argv, struct run_config *config)
 				       .patch = true,
 				       .reuse = true,
 				       .late = true,
+				       .fork_wait = true,
 				       .log = LOG_WARN,
 				       .stats_fd = -1 };
 	config->host_uid = geteuid();

@@ -101,12 +101,17 @@ static int fault_locked(struct mm *mm, struct vma *v, u64 page, bool write, bool
 {
 	u8 need = write ? PROT_WRITE : exec ? PROT_EXEC : PROT_READ;
 	struct pma *p = pma_set_find(&mm->pmas, page);
-	bool around = !p && backing_has_around(v), major = !p && must_read(v, page);
+	bool around = !p && backing_has_around(v), near = p && p->owned && !p->host_map,
+	     major = !p && must_read(v, page);
 	int err;
 
 	if (p && (p->host_prot & need))
 		return spurious(mm, v, p, page);
 	mm->spurious_count = 0;
+	if (write && p && p->owned && p->cow && !v->mappable &&
+	    !pgalloc_exclusive(pgalloc_of(p->file), pma_subrange(p, page, page + PAGE_SIZE)) &&
+	    fork_watch_wants_wait(mm))
+		return -EAGAIN;
 	/* Memory that is kept for this place is better than a zero page. */
 	if (!p && !v->mappable && pma_set_find(&mm->kept, page))
 		write = true;
@@ -120,6 +125,8 @@ static int fault_locked(struct mm *mm, struct vma *v, u64 page, bool write, bool
 		backing_map_around(mm, v, p, page);
 	else
 		err = backing_map(mm, v, p, false);
+	if (err == 0 && near)
+		backing_map_near(mm, v, page);
 	if (err == 0 && major)
 		atomic_fetch_add_explicit(&mm->major_faults, 1, memory_order_relaxed);
 	return err < 0 ? err : major;
@@ -164,6 +171,8 @@ int mm_fault(struct mm *mm, u64 addr, bool write, bool exec, int *ret_sig, int *
 	held_release(mm);
 	err = fault_locked(mm, v, page, write, exec);
 	mutex_unlock(&mm->active_lock);
+	if (err == -EAGAIN)
+		atomic_fetch_sub_explicit(&mm->minor_faults, 1, memory_order_relaxed);
 	if (err == -EFAULT)
 		return fault_signal(SIGBUS, BUS_ADRERR, ret_sig, ret_code);
 	return err;

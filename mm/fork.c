@@ -301,52 +301,65 @@ static int share_pmas(struct mm *parent, struct mm *child)
 }
 
 /* Beyond this the child fills by faults: most of it would not be touched before an exec. */
-#define PREFAULT_MAX 96
+#define PREFAULT_MAX 128
 
-static void prefault_part(struct mm *child, struct vma *v, const struct pma *p,
-			  struct stub_batch *b)
+static u32 prefault_part(struct mm *child, struct vma *v, const struct pma *p, struct stub_batch *b)
 {
 	u64 start = MAX(p->start, v->start), end = MIN(p->end, v->end);
 	struct pma *c;
+	u32 count = 0;
 
 	/* Data files that were read once, such as locales, are seldom read by children. */
 	if (v->mappable && !p->owned && !(v->flags & VMA_SHARED) && !backing_is_image(child, v))
-		return;
+		return 0;
 	/* What is one piece here may be several there: unpatched text beside patched. */
 	for (; start < end; start = c->end) {
 		if (v->mappable && !p->owned &&
 		    backing_resolve_only(child, v, start, false, &c) < 0)
-			return;
+			break;
 		c = pma_set_find(&child->pmas, start);
 		if (!c || pma_set_reserve(&child->pmas, PMA_RESERVE) < 0)
-			return;
+			break;
 		c = pma_set_isolate(&child->pmas, c, start, MIN(c->end, end));
 		stub_batch_map(b, v, c);
-		atomic_fetch_add_explicit(&child->minor_faults, 1, memory_order_relaxed);
+		count++;
 	}
+	atomic_fetch_add_explicit(&child->minor_faults, count, memory_order_relaxed);
+	return count;
+}
+
+/* Of files, or anonymous memory: up to `room` pieces. Returns how many. */
+static u32 prefault_kind(struct mm *parent, struct mm *child, bool files, u32 room,
+			 struct stub_batch *b)
+{
+	struct pma *p = pma_set_first(&parent->pmas);
+	u32 count = 0;
+
+	for (; p && count < room; p = pma_next(p)) {
+		struct vma *v =
+			p->file && p->host_map ? vma_set_seek(&child->vmas, p->start) : NULL;
+
+		for (; v && v->start < p->end; v = vma_next(&child->vmas, v))
+			if (!(v->flags & VMA_WIPEONFORK) && !v->mappable != files)
+				count += prefault_part(child, v, p, b);
+	}
+	return count;
 }
 
 /*
  * What the parent has mapped, the child is likely to touch: it is mapped in one
- * hand-over instead of a fault each, which goes on while the parent does. Pages of files are asked
+ * hand-over instead of a fault each, which goes on while the parent does. Where that is too much,
+ * programs and libraries come first: they are in many small pieces. Pages of files are asked
  * for again, so that a truncation under way is not missed. Both active locks held.
  */
 static void prefault(struct mm *parent, struct mm *child)
 {
 	struct stub_batch b;
-	struct pma *p;
+	u32 count;
 
-	if (parent->pmas.mapped > PREFAULT_MAX)
-		return;
 	stub_batch_begin(child, &b);
-	for (p = pma_set_first(&parent->pmas); p; p = pma_next(p)) {
-		struct vma *v =
-			p->file && p->host_map ? vma_set_seek(&child->vmas, p->start) : NULL;
-
-		for (; v && v->start < p->end; v = vma_next(&child->vmas, v))
-			if (!(v->flags & VMA_WIPEONFORK))
-				prefault_part(child, v, p, &b);
-	}
+	count = prefault_kind(parent, child, true, PREFAULT_MAX, &b);
+	prefault_kind(parent, child, false, PREFAULT_MAX - MIN(count, PREFAULT_MAX), &b);
 	stub_batch_end_maps(&b);
 }
 
@@ -436,6 +449,7 @@ static int fork_mm(struct mm *parent, struct platform_as *fresh, struct platform
 		.acct_id = parent->acct_id,
 		.text = parent->text,
 		.totals = parent->totals,
+		.fork_wait = parent->fork_wait,
 	};
 	struct mm *child = NULL;
 	int err = mm_new(&config, &child);
@@ -455,8 +469,10 @@ static int fork_mm(struct mm *parent, struct platform_as *fresh, struct platform
 		take_hot(parent, child);
 		err = share_pmas(parent, child);
 		child->copy_next = 0;
-		if (err == 0)
+		if (err == 0) {
+			fork_watch_begin(parent, child);
 			prefault(parent, child);
+		}
 		mutex_unlock(&child->active_lock);
 	}
 	/* Also after a failure: what is marked cow must not be writable. */

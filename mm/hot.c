@@ -6,12 +6,15 @@
 #include <string.h>
 
 #define HOT_FORKS 64
+/* How long a second note is waited for. */
+#define NOTED_FORKS 8
+#define PIECES_MAX (2 * HOT_MAX)
 
 struct hot_set {
 	struct refs refs;
 	struct mutex lock; /* RANK_LEAF */
 	/* protected by lock */
-	struct hot_piece pieces[HOT_MAX];
+	struct hot_piece pieces[PIECES_MAX];
 	int count;
 };
 
@@ -46,25 +49,36 @@ void hot_note(struct hot_set *h, u64 page, u64 start, u64 end)
 	if (!h)
 		return;
 	MUTEX_GUARD(&h->lock);
-	for (int i = 0; i < h->count; i++)
-		if (h->pieces[i].start <= page && page < h->pieces[i].end)
-			return;
-	if (h->count < HOT_MAX)
+	for (int i = 0; i < h->count; i++) {
+		struct hot_piece *p = &h->pieces[i];
+
+		if (page < p->start || page >= p->end)
+			continue;
+		if (!p->hot && p->forks) {
+			p->hot = true;
+			p->forks = 0;
+		}
+		return;
+	}
+	if (h->count < PIECES_MAX)
 		h->pieces[h->count++] = (struct hot_piece){ .start = start, .end = end };
 }
 
 int hot_take(struct hot_set *h, struct hot_piece ret[HOT_MAX])
 {
-	int count, kept = 0;
+	int count = 0, kept = 0;
 
 	if (!h)
 		return 0;
 	MUTEX_GUARD(&h->lock);
-	count = h->count;
-	memcpy(ret, h->pieces, sizeof(h->pieces));
-	for (int i = 0; i < count; i++)
-		if (++h->pieces[i].forks < HOT_FORKS)
-			h->pieces[kept++] = h->pieces[i];
+	for (int i = 0; i < h->count; i++) {
+		struct hot_piece *p = &h->pieces[i];
+
+		if (p->hot && count < HOT_MAX)
+			ret[count++] = *p;
+		if (++p->forks < (p->hot ? HOT_FORKS : NOTED_FORKS))
+			h->pieces[kept++] = *p;
+	}
 	h->count = kept;
 	return count;
 }

@@ -1,7 +1,7 @@
 /*
  * mm/hot.h: what is written soon after each fork (stack, allocator, thread and library data).
  *
- * The first writes after a fork are likely to come after the next one too, on the side that made
+ * Writes that came after two forks are likely to come after the next one too, on the side that made
  * them, so fork copies these pieces at once and spares both sides the fault. Address spaces that
  * descend from each other by fork share one set: mostly it is the short-lived child that writes,
  * and its sibling that gains.
@@ -14,11 +14,12 @@
 
 #include "base/types.h"
 
-#define HOT_MAX 24
+#define HOT_MAX 96
 
 struct hot_piece {
 	u64 start, end;
-	u32 forks; /* since it was noted */
+	u32 forks; /* since it was noted, or became hot */
+	bool hot;  /* noted after two forks */
 };
 
 struct hot_set;

@@ -101,6 +101,7 @@ int mm_new(const struct mm_config *config, struct mm **ret)
 	mm->memfile = pgalloc_file(config->memory);
 	mm->acct_id = config->acct_id;
 	mm->totals = config->totals ? config->totals : &nobodys;
+	mm->fork_wait = config->fork_wait;
 	text_mm_init(mm, config->text);
 	platform_guest_limits(config->platform, &mm->min, &mm->max);
 	mm->mmap_base = mm->max;
@@ -138,6 +139,7 @@ void mm_empty_locked(struct mm *mm)
 	pgalloc_account_kept(mm->memory, -(s64)mm->leftover_bytes);
 	mm->leftover_bytes = 0;
 	atomic_store(&mm->leftover, false);
+	fork_watch_gone(mm);
 }
 
 /* Memory that nobody misses for a while. */
@@ -210,6 +212,7 @@ void mm_put(struct mm *mm)
 	pma_set_destroy(&mm->pmas);
 	keep_destroy(mm);
 	hot_put(mm->hot_set);
+	fork_watch_end(mm);
 	atomic_fetch_sub_explicit(&mm->totals->spaces, 1, memory_order_relaxed);
 	rwlock_destroy(&mm->map_lock);
 	mutex_destroy(&mm->active_lock);

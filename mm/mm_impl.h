@@ -42,6 +42,7 @@
 
 /* A reference that the stub may still need; held.c. */
 #define HELD_MAX 8
+#define NEAR_PAUSE 32
 
 struct held {
 	struct memfile *file;
@@ -59,6 +60,7 @@ struct mm {
 	struct memfile *memfile;
 	u32 acct_id;
 	struct mm_totals *totals;
+	bool fork_wait;
 	u64 min, max; /* guest addresses */
 
 	struct rwlock map_lock;
@@ -94,9 +96,19 @@ struct mm {
 	struct hot_set *hot_set;  /* a reference; NULL before the first fork */
 	struct hot_piece hot[HOT_MAX]; /* of the fork under way */
 	int hot_count;
+	struct fork_patience {		  /* fork_watch.c */
+		struct fork_watch *child; /* the last one, if it is waited for; a reference */
+		u32 breaks;		  /* since that fork */
+		u32 usual_breaks;	  /* after one whose child was not waited for */
+		bool spared;		  /* the last one was, and gone in time */
+		u32 skip, in_vain;	  /* forks not to wait for, and how many they were last */
+		u64 typical_ns;		  /* how long children had their memory */
+	} patience;
+	struct fork_watch *watched; /* by its parent, as long as it has memory; a reference */
 	u64 copy_next; /* in the memory file, behind the last copy that a fork made for this one */
 	u64 spurious_addr; /* last fault that found its page mapped, and how often */
 	u32 spurious_count;
+	u32 near_pause; /* faults without backing_map_near, after all mappings were lost */
 	u64 peak_vm, peak_rss;
 	/* Where the last copies and transfers went (access.c), of that generation of both sets. */
 	struct mm_span {
@@ -333,6 +345,8 @@ bool backing_is_image(const struct mm *mm, const struct vma *v);
  * the vmas beside v that map the same file. Only where backing_has_around(v).
  */
 bool backing_has_around(const struct vma *v);
+/* Maps what has no mapping near page, which had none either. What is left, faults map. */
+void backing_map_near(struct mm *mm, struct vma *v, u64 page);
 void backing_map_around(struct mm *mm, struct vma *v, struct pma *p, u64 page);
 /* Drops the pmas of [start, end), unmapping them first. only_shared: those of files only. */
 int backing_drop(struct mm *mm, u64 start, u64 end, bool only_shared);
@@ -373,6 +387,16 @@ u64 mm_trim_locked(struct mm *mm);
 /* A new mm's, and its end: the memory file may ask it for what it keeps in between. No locks. */
 void keep_init(struct mm *mm);
 void keep_destroy(struct mm *mm);
+
+/* ---- fork_watch.c; active_lock held, of both where there are two ---- */
+
+void fork_watch_begin(struct mm *parent, struct mm *child);
+/* child has given its memory up. */
+void fork_watch_gone(struct mm *child);
+/* mm itself goes; no lock needed. */
+void fork_watch_end(struct mm *mm);
+/* A page of mm that is shared since fork is to be written: mm_await_child first. */
+bool fork_watch_wants_wait(struct mm *mm);
 
 /* Faults in [start, end) as mlock and MAP_POPULATE do. Takes active_lock itself. 0, -EFAULT,
  * -ENOMEM. */

@@ -54,6 +54,7 @@ void stub_drop_all(struct mm *mm)
 	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p))
 		p = pma_set_merge(&mm->pmas, p);
 	keep_forget(mm, mm->min, mm->max);
+	mm->near_pause = NEAR_PAUSE;
 }
 
 static bool too_many_mapped(const struct mm *mm)

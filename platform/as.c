@@ -10,6 +10,7 @@
 #include "base/host_spawn.h"
 #include "base/host_sync.h"
 #include "base/log.h"
+#include "base/tsc.h"
 #include "platform/internal.h"
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -197,6 +198,20 @@ static bool read_done_locked(struct platform_as *as, u64 *sum)
 	return *sum & (1ULL << DONE_BIT);
 }
 
+/* The caller has a CPU of its own and the mapper another one: to sleep would cost a wake-up. */
+static bool spin_done_locked(struct platform_as *as, u64 *sum)
+{
+	struct platform_context *ctx = context_current();
+	u64 began = tsc_now();
+
+	if (!ctx || ctx->as != as || !ctx->pace.pair || ctx->bound != as->mapper_bound)
+		return false;
+	while (!read_done_locked(as, sum))
+		if (tsc_now() - began > as->platform->spin_limits.window_tsc)
+			return false;
+	return true;
+}
+
 /* Waits for DONE, of which `sum` has come. Value or -ESRCH. */
 static s64 wait_done_locked(struct platform_as *as, u64 sum)
 {
@@ -205,6 +220,8 @@ static s64 wait_done_locked(struct platform_as *as, u64 sum)
 	u64 v, cpu = 0, tick = 0, now = 0;
 	int idle = 0, ticks = 0, n;
 
+	if (spin_done_locked(as, &sum))
+		return (s64)(sum & ~(1ULL << DONE_BIT));
 	for (;;) {
 		n = host_poll(fds, 2, tick > now ? (s64)(tick - now) : MAPPER_TICK_NS);
 		if (n > 0 && fds[0].revents) {

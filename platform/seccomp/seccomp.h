@@ -50,7 +50,7 @@ bool turn_run(struct platform_context *ctx, u32 resume);
 
 /* Before each turn of the stub. True: both sides are on a pair, where spinning is always right. */
 bool pair_update(struct platform_context *ctx);
-/* Both sides are on one CPU. True: the only pair is theirs now, for no other context runs. */
+/* True: the only pair is theirs now, for no other context runs. */
 bool pair_join_alone(struct platform_context *ctx);
 /* Other contexts are on the pair that ctx is on. */
 bool pair_shared(const struct platform_context *ctx);

@@ -93,8 +93,6 @@ static bool apart(struct platform_context *ctx)
 	if (now - ctx->pace.moved_tsc < ctx->platform->spin_limits.window_tsc * MOVE_WINDOWS)
 		return false;
 	ctx->pace.moved_tsc = now;
-	if (pair_join_alone(ctx))
-		return true;
 	return host_leave_cpu(cpu) == 0;
 }
 
@@ -220,6 +218,18 @@ static bool wait_turn(struct platform_context *ctx)
 	}
 }
 
+/* One that left its pair to another context has it to itself now. */
+static bool rejoined(struct platform_context *ctx)
+{
+	u64 now = tsc_now();
+
+	if (now - ctx->pace.moved_tsc < ctx->platform->spin_limits.window_tsc * MOVE_WINDOWS ||
+	    !pair_join_alone(ctx))
+		return false;
+	ctx->pace.moved_tsc = now;
+	return true;
+}
+
 /* Who spins in this turn; *ret_rounds: how long the stub may. */
 static bool decide(struct platform_context *ctx, u32 *ret_rounds)
 {
@@ -232,7 +242,7 @@ static bool decide(struct platform_context *ctx, u32 *ret_rounds)
 	if (pace->stub_spins)
 		pace->stub_spun_tsc += MIN(ctx->clock.service, window);
 	pace->stub_spins = false;
-	if (pair_update(ctx)) {
+	if (pair_update(ctx) || rejoined(ctx)) {
 		spinning = pace->stub_spins = true;
 	} else if (cpus_to_spare(p) && apart(ctx)) {
 		bool probe = pace->turns++ % PROBE_EVERY < PROBE_TURNS;

@@ -45,6 +45,7 @@ struct run_config {
 	bool patch;
 	bool reuse;			/* of stubs and their threads */
 	bool late;			/* mappings that nobody waits for */
+	bool fork_wait;			/* for a child to be gone, see mm/fork_watch.c */
 	int pass_fds[RUN_MAX_PASS_FDS]; /* host fd = guest fd */
 	int pass_fd_count;
 	bool strace;

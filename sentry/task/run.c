@@ -68,13 +68,29 @@ static bool cache_is_large(struct kernel *k)
 	return pgalloc_acct_usage(k->memory, MEMORY_OF_CACHE) > k->memory_limit / CACHE_SHARE;
 }
 
+static int resolve_fault(struct task *t, const struct platform_stop *stop, int *ret_sig,
+			 int *ret_code)
+{
+	int r;
+
+	for (;;) {
+		r = mm_fault(t->mm, stop->fault_addr, stop->access_write, stop->access_exec,
+			     ret_sig, ret_code);
+		if (r != -EAGAIN)
+			return r;
+		platform_context_idle(t->ctx, true);
+		mm_await_child(t->mm);
+		platform_context_idle(t->ctx, false);
+	}
+}
+
 static void serve_fault(struct task *t, const struct platform_stop *stop)
 {
 	siginfo_t si;
 	int sig = SIGSEGV, code = SEGV_MAPERR, r;
 	u64 error = stop->error_code;
 
-	r = mm_fault(t->mm, stop->fault_addr, stop->access_write, stop->access_exec, &sig, &code);
+	r = resolve_fault(t, stop, &sig, &code);
 	*(r == 1 ? &t->majflt : &t->minflt) += 1;
 	if (r >= 0)
 		return;
@@ -84,8 +100,7 @@ static void serve_fault(struct task *t, const struct platform_stop *stop)
 	for (int i = 0; r == -ENOMEM && i < FAULT_RECLAIMS && cache_is_large(t->kernel) &&
 			hostfs_reclaim_mapped(FAULT_RECLAIM_SIZE);
 	     i++)
-		r = mm_fault(t->mm, stop->fault_addr, stop->access_write, stop->access_exec, &sig,
-			     &code);
+		r = resolve_fault(t, stop, &sig, &code);
 	if (r >= 0)
 		return;
 	if (r == -ENOMEM) {
@@ -105,8 +120,7 @@ static void serve_xstate(struct task *t, const struct platform_stop *stop)
 
 	/* For the next time: what the sentry writes does not map the page for the guest. */
 	if (stop->fault)
-		mm_fault(t->mm, stop->fault_addr, stop->access_write, stop->access_exec, &sig,
-			 &code);
+		resolve_fault(t, stop, &sig, &code);
 	signal_settle_xstate(t);
 }
 

@@ -393,7 +393,8 @@ static int fake_access(struct mm *mm, u64 addr, void *buf, size_t len, bool writ
 			return 0;
 		}
 		pthread_mutex_unlock(&as->lock);
-		err = mm_fault(mm, addr, write, false, &sig, &code);
+		while ((err = mm_fault(mm, addr, write, false, &sig, &code)) == -EAGAIN)
+			mm_await_child(mm);
 		fake_check_all(as);
 		if (err == -EFAULT)
 			return sig | code << 8;

@@ -1,0 +1,140 @@
+/*
+ * Waiting for a forked child to give its memory up.
+ *
+ * Most children execute a program at once, or do little and exit. What their parent writes
+ * meanwhile is copied, page by page, each copy at the price of a stop, and all for nothing: were it
+ * to wait until the child is gone, it would have its memory back as it was. So a parent that has
+ * broken a few pages and comes for more waits, as long as the copies after earlier forks have
+ * taken, and not much longer than the children then needed. One that has waited in vain does not
+ * for some forks, the more often, the more of them.
+ *
+ * Only for a process of one thread: others would wait along.
+ */
+#include "mm/mm_impl.h"
+
+#include "base/host_sync.h"
+#include "base/host_thread.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define FREE_BREAKS 3		/* few are cheaper than any wait */
+#define BREAK_NS 100000UL	/* what one takes while a child runs, too */
+#define FIRST_WAIT_NS 5000000UL /* as long as nothing is known */
+#define LONGEST_WAIT_NS 20000000UL
+#define MAX_SKIPS 64
+
+struct fork_watch {
+	struct refs refs; /* parent's and child's */
+	u64 began_ns;	  /* immutable */
+	_Atomic u32 gone; /* futex */
+	_Atomic u64 gone_ns;
+};
+
+static void put(struct fork_watch *w)
+{
+	if (w && refs_put(&w->refs))
+		free(w);
+}
+
+void fork_watch_begin(struct mm *parent, struct mm *child)
+{
+	struct fork_patience *p = &parent->patience;
+	struct fork_watch *w;
+
+	mutex_assert_held(&parent->active_lock);
+	put(p->child);
+	p->child = NULL;
+	if (!p->spared)
+		p->usual_breaks = p->usual_breaks ? (p->usual_breaks + p->breaks) / 2 : p->breaks;
+	p->spared = false;
+	p->breaks = 0;
+	if (!parent->fork_wait)
+		return;
+	if (p->skip) {
+		p->skip--;
+		return;
+	}
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return;
+	refs_init(&w->refs, "fork_watch");
+	w->began_ns = host_clock_ns(CLOCK_MONOTONIC);
+	p->child = w;
+	refs_get(&w->refs);
+	child->watched = w;
+}
+
+void fork_watch_gone(struct mm *child)
+{
+	struct fork_watch *w = child->watched;
+
+	mutex_assert_held(&child->active_lock);
+	if (!w)
+		return;
+	child->watched = NULL;
+	atomic_store(&w->gone_ns, host_clock_ns(CLOCK_MONOTONIC));
+	atomic_store(&w->gone, 1);
+	host_futex_wake(&w->gone, 1, true);
+	put(w);
+}
+
+void fork_watch_end(struct mm *mm)
+{
+	put(mm->patience.child);
+	mm->patience.child = NULL;
+}
+
+bool fork_watch_wants_wait(struct mm *mm)
+{
+	struct fork_patience *p = &mm->patience;
+
+	mutex_assert_held(&mm->active_lock);
+	return ++p->breaks > FREE_BREAKS && p->child && !atomic_load(&p->child->gone) &&
+	       atomic_load(&mm->users) == 1;
+}
+
+/* Ends the watch, and learns from it. */
+static void settle(struct mm *mm, struct fork_watch *w)
+{
+	struct fork_patience *p = &mm->patience;
+	u64 took;
+
+	MUTEX_GUARD(&mm->active_lock);
+	if (p->child != w)
+		return;
+	if (atomic_load(&w->gone)) {
+		took = atomic_load(&w->gone_ns) - w->began_ns;
+		p->typical_ns = p->typical_ns ? (p->typical_ns * 3 + took) / 4 : took;
+		p->in_vain = 0;
+		p->spared = true;
+	} else {
+		p->in_vain = MIN(p->in_vain * 2 + 1, MAX_SKIPS);
+		p->skip = p->in_vain;
+	}
+	put(p->child);
+	p->child = NULL;
+}
+
+void mm_await_child(struct mm *mm)
+{
+	struct fork_patience *p = &mm->patience;
+	struct fork_watch *w;
+	u64 until, usual;
+
+	mutex_lock(&mm->active_lock);
+	w = p->child;
+	if (w)
+		refs_get(&w->refs);
+	usual = p->usual_breaks ? p->usual_breaks * BREAK_NS : FIRST_WAIT_NS;
+	until = host_clock_ns(CLOCK_MONOTONIC) + MIN(usual, LONGEST_WAIT_NS);
+	if (w && p->typical_ns)
+		until = MIN(until, w->began_ns + 2 * p->typical_ns);
+	mutex_unlock(&mm->active_lock);
+	if (!w)
+		return;
+	while (!atomic_load(&w->gone) && host_clock_ns(CLOCK_MONOTONIC) < until)
+		host_futex_wait_until(&w->gone, 0, until);
+	settle(mm, w);
+	put(w);
+}

@@ -1,0 +1,161 @@
+/* unit: base pgalloc mm */
+/* A parent that writes waits a little for its child to be gone, and learns whether that helps. */
+#include "mm_fixture.h"
+
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PIECES 16
+#define STEP (64UL << 10) /* so that each write needs a copy of its own */
+#define LONGEST_MS 100	  /* of a wait, with all that may delay a test */
+
+static struct mm_totals totals;
+
+static void begin_counted(void)
+{
+	struct mm_config config = { .totals = &totals, .fork_wait = true };
+	u32 v = 1;
+
+	begin();
+	mm_user_put(procs[0].mm);
+	mm_put(procs[0].mm);
+	config.memory = memory;
+	assert_int_equal(mm_new(&config, &procs[0].mm), 0);
+	map_anon(procs[0].mm, BASE, PIECES * STEP, PROT_READ | PROT_WRITE, MAP_FIXED, &no_limits);
+	for (u64 i = 0; i < PIECES; i++)
+		assert_int_equal(fake_access(procs[0].mm, BASE + i * STEP, &v, 4, true), 0);
+}
+
+static struct mm *fork_child(void)
+{
+	struct mm *child;
+
+	assert_int_equal(mm_fork(procs[0].mm, &child), 0);
+	return child;
+}
+
+static void end_child(struct mm *child)
+{
+	mm_user_put(child);
+	mm_finish(child);
+}
+
+static int write_fault(u64 piece)
+{
+	int sig, code;
+
+	return mm_fault(procs[0].mm, BASE + piece * STEP, true, false, &sig, &code);
+}
+
+/* The first writes are not worth a wait. Which one is? */
+static u64 first_wait(void)
+{
+	for (u64 i = 0; i < PIECES; i++) {
+		int r = write_fault(i);
+
+		if (r == -EAGAIN)
+			return i;
+		assert_int_equal(r, 0);
+	}
+	return PIECES;
+}
+
+static s64 now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000L + t.tv_nsec / 1000000;
+}
+
+static void *end_soon(void *child)
+{
+	usleep(1000);
+	end_child(child);
+	return NULL;
+}
+
+static void test_child_that_goes(void **state)
+{
+	pthread_t thread;
+	u64 copied, at;
+
+	begin_counted();
+	for (int round = 0; round < 20; round++) {
+		struct mm *child = fork_child();
+
+		pthread_create(&thread, NULL, end_soon, child);
+		at = first_wait();
+		copied = atomic_load(&totals.break_copy);
+		if (at < PIECES) {
+			mm_await_child(procs[0].mm);
+			/* A slow machine may have kept it. If not, nothing is left to copy. */
+			for (u64 i = at; i < PIECES; i++)
+				assert_int_equal(write_fault(i), 0);
+		}
+		pthread_join(thread, NULL);
+		if (atomic_load(&totals.break_copy) == copied && at < PIECES)
+			break;
+		assert_true(round < 19);
+	}
+	end();
+}
+
+static void test_child_that_stays(void **state)
+{
+	struct mm *child[8];
+	u64 waits = 0;
+
+	begin_counted();
+	for (size_t i = 0; i < ARRAY_SIZE(child); i++) {
+		u64 at;
+		s64 began;
+
+		child[i] = fork_child();
+		at = first_wait();
+		if (at == PIECES)
+			continue;
+		waits++;
+		began = now_ms();
+		mm_await_child(procs[0].mm);
+		assert_true(now_ms() - began < LONGEST_MS);
+		/* Once is enough. */
+		for (u64 k = at; k < PIECES; k++)
+			assert_int_equal(write_fault(k), 0);
+	}
+	/* In vain: less and less often. */
+	assert_true(waits >= 1 && waits <= 3);
+	for (size_t i = 0; i < ARRAY_SIZE(child); i++)
+		end_child(child[i]);
+	end();
+}
+
+/* A parent that goes first, and one with several threads. */
+static void test_no_wait(void **state)
+{
+	struct mm *child, *grandchild;
+
+	begin_counted();
+	child = fork_child();
+	mm_user_get(procs[0].mm);
+	assert_int_equal(first_wait(), PIECES);
+	mm_user_put(procs[0].mm);
+	assert_int_equal(mm_fork(child, &grandchild), 0);
+	end_child(child);
+	end_child(grandchild);
+	mm_await_child(procs[0].mm); /* nobody is there */
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_child_that_goes),
+		cmocka_unit_test(test_child_that_stays),
+		cmocka_unit_test(test_no_wait),
+	};
+
+	setvbuf(stdout, NULL, _IONBF, 0);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
