@@ -3,10 +3,10 @@
  *
  * Most children execute a program at once, or do little and exit. What their parent writes
  * meanwhile is copied, page by page, each copy at the price of a stop, and all for nothing: were it
- * to wait until the child is gone, it would have its memory back as it was. So a parent that has
- * broken a few pages and comes for more waits, as long as the copies after earlier forks have
- * taken, and not much longer than the children then needed. One that has waited in vain does not
- * for some forks, the more often, the more of them.
+ * to wait until the child is gone, it would have its memory back as it was. So a parent whose last
+ * children were quick waits when it has broken a few pages and comes for more: as long as the
+ * copies after earlier forks have taken, and not much longer than the children then needed. One
+ * that has waited in vain does not for some forks, the more often, the more of them.
  *
  * Only for a process of one thread: others would wait along.
  */
@@ -18,10 +18,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define FREE_BREAKS 3		/* few are cheaper than any wait */
-#define BREAK_NS 100000UL	/* what one takes while a child runs, too */
-#define FIRST_WAIT_NS 5000000UL /* as long as nothing is known */
+#define FREE_BREAKS 3	  /* few are cheaper than any wait */
+#define BREAK_NS 100000UL /* what one takes while a child runs, too */
 #define LONGEST_WAIT_NS 20000000UL
+#define QUICK_NS 60000000UL /* a child whose parent went on beside it */
 #define MAX_SKIPS 64
 
 struct fork_watch {
@@ -37,24 +37,35 @@ static void put(struct fork_watch *w)
 		free(w);
 }
 
+/* The last child's watch ends: had it gone, and how soon? */
+static void learn(struct fork_patience *p)
+{
+	struct fork_watch *w = p->child;
+	u64 took;
+
+	if (!w)
+		return;
+	took = atomic_load(&w->gone) ? atomic_load(&w->gone_ns) - w->began_ns : 0;
+	p->typical_ns = took && p->typical_ns ? (p->typical_ns * 3 + took) / 4 : took;
+	p->child = NULL;
+	put(w);
+}
+
 void fork_watch_begin(struct mm *parent, struct mm *child)
 {
 	struct fork_patience *p = &parent->patience;
 	struct fork_watch *w;
 
 	mutex_assert_held(&parent->active_lock);
-	put(p->child);
-	p->child = NULL;
+	if (!parent->fork_wait)
+		return;
+	learn(p);
 	if (!p->spared)
 		p->usual_breaks = p->usual_breaks ? (p->usual_breaks + p->breaks) / 2 : p->breaks;
 	p->spared = false;
 	p->breaks = 0;
-	if (!parent->fork_wait)
-		return;
-	if (p->skip) {
+	if (p->skip)
 		p->skip--;
-		return;
-	}
 	w = calloc(1, sizeof(*w));
 	if (!w)
 		return;
@@ -90,51 +101,43 @@ bool fork_watch_wants_wait(struct mm *mm)
 	struct fork_patience *p = &mm->patience;
 
 	mutex_assert_held(&mm->active_lock);
-	return ++p->breaks > FREE_BREAKS && p->child && !atomic_load(&p->child->gone) &&
+	return ++p->breaks > FREE_BREAKS && p->child && !p->skip && p->typical_ns &&
+	       p->typical_ns < QUICK_NS && !atomic_load(&p->child->gone) &&
 	       atomic_load(&mm->users) == 1;
 }
 
-/* Ends the watch, and learns from it. */
-static void settle(struct mm *mm, struct fork_watch *w)
+static void note_wait(struct mm *mm, const struct fork_watch *w)
 {
 	struct fork_patience *p = &mm->patience;
-	u64 took;
 
 	MUTEX_GUARD(&mm->active_lock);
 	if (p->child != w)
 		return;
-	if (atomic_load(&w->gone)) {
-		took = atomic_load(&w->gone_ns) - w->began_ns;
-		p->typical_ns = p->typical_ns ? (p->typical_ns * 3 + took) / 4 : took;
-		p->in_vain = 0;
-		p->spared = true;
-	} else {
-		p->in_vain = MIN(p->in_vain * 2 + 1, MAX_SKIPS);
-		p->skip = p->in_vain;
-	}
-	put(p->child);
-	p->child = NULL;
+	p->spared = atomic_load(&w->gone);
+	p->in_vain = p->spared ? 0 : MIN(p->in_vain * 2 + 1, MAX_SKIPS);
+	/* For this fork, and some more. */
+	p->skip = p->spared ? 0 : p->in_vain + 1;
 }
 
 void mm_await_child(struct mm *mm)
 {
 	struct fork_patience *p = &mm->patience;
 	struct fork_watch *w;
-	u64 until, usual;
+	u64 until;
 
 	mutex_lock(&mm->active_lock);
 	w = p->child;
-	if (w)
+	if (w) {
 		refs_get(&w->refs);
-	usual = p->usual_breaks ? p->usual_breaks * BREAK_NS : FIRST_WAIT_NS;
-	until = host_clock_ns(CLOCK_MONOTONIC) + MIN(usual, LONGEST_WAIT_NS);
-	if (w && p->typical_ns)
+		until = host_clock_ns(CLOCK_MONOTONIC) +
+			MIN(p->usual_breaks * BREAK_NS, LONGEST_WAIT_NS);
 		until = MIN(until, w->began_ns + 2 * p->typical_ns);
+	}
 	mutex_unlock(&mm->active_lock);
 	if (!w)
 		return;
 	while (!atomic_load(&w->gone) && host_clock_ns(CLOCK_MONOTONIC) < until)
 		host_futex_wait_until(&w->gone, 0, until);
-	settle(mm, w);
+	note_wait(mm, w);
 	put(w);
 }
