@@ -15,32 +15,34 @@
  */
 #define IMAGE_WINDOW (64UL << 10)
 
-/* Nobody can have written here since the fork: nothing, or shared pages that do not exist. */
-static bool untouched(const struct mm *mm, u64 start, u64 end)
+/* Who writes page by page comes past here without a break: nothing, pages that are its own, or
+ * shared ones that do not exist. */
+static bool passable(const struct mm *mm, u64 start, u64 end)
 {
 	const struct pma *p = pma_set_seek(&mm->pmas, start);
 	struct mem_range run;
 
 	for (; p && p->start < end; p = pma_next(p))
 		if (p->file &&
-		    (!p->owned || !p->cow ||
-		     pgalloc_next_committed_still(
-			     pgalloc_of(p->file),
-			     pma_subrange(p, MAX(p->start, start), MIN(p->end, end)), &run)))
+		    (!p->owned ||
+		     (p->cow &&
+		      pgalloc_next_committed_still(
+			      pgalloc_of(p->file),
+			      pma_subrange(p, MAX(p->start, start), MIN(p->end, end)), &run))))
 			return false;
 	return true;
 }
 
 /*
  * The writer goes on where the last break ended: right there, or at the next
- * page that exists, with nothing but holes between.
+ * page that exists and is shared, with nothing but holes and pages of its own between.
  */
 static bool follows_on(const struct mm *mm, const struct pma *p, u64 page)
 {
 	if (page == mm->cow_next)
 		return true;
 	return p->owned && page > mm->cow_next && page - mm->cow_next <= COW_WINDOW_MAX &&
-	       untouched(mm, mm->cow_next, page);
+	       passable(mm, mm->cow_next, page);
 }
 
 static void choose_window(struct mm *mm, const struct vma *v, const struct pma *p, u64 page,
