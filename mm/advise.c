@@ -61,6 +61,21 @@ static int discard(struct mm *mm, const struct vma *v, u64 start, u64 end)
 	return 0;
 }
 
+/* Sealed, and its guest could not write what the advice takes away: can_madvise_modify of Linux. */
+static bool seal_forbids(const struct vma *v, int advice)
+{
+	switch (advice) {
+	case MADV_DONTNEED:
+	case MADV_DONTNEED_LOCKED:
+	case MADV_FREE:
+	case MADV_REMOVE:
+	case MADV_DONTFORK:
+	case MADV_WIPEONFORK:
+		return (v->flags & VMA_SEALED) && vma_is_anon(v) && !(v->prot & PROT_WRITE);
+	}
+	return false;
+}
+
 /* New flags of a vma under this advice, or -EINVAL. */
 static int new_flags(const struct vma *v, int advice, u32 *ret)
 {
@@ -96,6 +111,8 @@ static int advise_part(struct mm_op *op, struct vma *v, u64 start, u64 end, int 
 
 	if (v->flags & VMA_RESERVED)
 		return advice == MADV_DONTNEED || advice == MADV_FREE ? -EINVAL : 0;
+	if (seal_forbids(v, advice))
+		return -EPERM;
 	switch (advice) {
 	case MADV_DONTNEED:
 		if (v->flags & VMA_LOCKED)
@@ -112,15 +129,8 @@ static int advise_part(struct mm_op *op, struct vma *v, u64 start, u64 end, int 
 	err = new_flags(v, advice, &flags);
 	if (err < 0 || flags == v->flags)
 		return err;
-	err = vma_cut(mm, start, end);
-	if (err < 0)
-		return err == -ENOMEM ? -EAGAIN : err;
-	v = vma_own(mm, vma_set_find(&mm->vmas, start));
-	if (!v)
-		return -EAGAIN;
-	vma_change(mm, v, v->prot, flags);
-	vma_merge(op, v);
-	return 0;
+	err = vma_change_part(op, start, end, flags);
+	return err == -ENOMEM ? -EAGAIN : err;
 }
 
 static int advise_range(struct mm *mm, u64 start, u64 end, int advice)
@@ -184,6 +194,7 @@ static int next_mappable(struct mm *mm, u64 start, u64 end, struct vma *ret, u64
 			.start = v->start,
 			.end = v->end,
 			.flags = v->flags,
+			.prot = v->prot,
 			.max_prot = v->max_prot,
 			.mappable = v->mappable,
 			.offset = v->offset,
@@ -209,7 +220,9 @@ static int remove_range(struct mm *mm, u64 start, u64 end)
 			return err;
 		hole |= from > start;
 		to = MIN(v.end, end);
-		if (v.flags & VMA_LOCKED)
+		if (seal_forbids(&v, MADV_REMOVE))
+			err = -EPERM;
+		else if (v.flags & VMA_LOCKED)
 			err = -EINVAL;
 		else if (!v.mappable)
 			err = -EINVAL;

@@ -77,7 +77,7 @@ int mm_unmap_range(struct mm_op *op, u64 start, u64 end)
 	if (!v || v->start >= end)
 		return 0;
 	for (next = v; next && next->start < end; next = vma_next(&mm->vmas, next))
-		if (next->flags & VMA_RESERVED)
+		if (next->flags & (VMA_RESERVED | VMA_SEALED))
 			return -EPERM;
 	err = vma_cut(mm, start, end);
 	if (err < 0)

@@ -17,14 +17,9 @@ static int set_locked(struct mm_op *op, u64 start, u64 end, u32 lock)
 			return -ENOMEM;
 		to = MIN(v->end, end);
 		if (!(v->flags & VMA_RESERVED) && (v->flags & LOCK_FLAGS) != lock) {
-			err = vma_cut(mm, start, to);
+			err = vma_change_part(op, start, to, (v->flags & ~LOCK_FLAGS) | lock);
 			if (err < 0)
 				return err;
-			v = vma_own(mm, vma_set_find(&mm->vmas, start));
-			if (!v)
-				return -ENOMEM;
-			vma_change(mm, v, v->prot, (v->flags & ~LOCK_FLAGS) | lock);
-			vma_merge(op, v);
 		}
 		start = to;
 	}

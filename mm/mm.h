@@ -113,6 +113,7 @@ s64 mm_mremap(struct mm *mm, u64 old, u64 old_len, u64 new_len, int flags, u64 n
 void mm_set_brk_start(struct mm *mm, u64 start);
 u64 mm_brk(struct mm *mm, u64 addr,
 	   const struct mm_limits *limits); /* the new break, as brk(2) raw */
+int mm_mseal(struct mm *mm, u64 addr, u64 len);
 int mm_madvise(struct mm *mm, u64 addr, u64 len, int advice, const struct mm_limits *limits);
 /* process_mrelease: throws away the private memory of a process that dies. */
 int mm_release(struct mm *mm);

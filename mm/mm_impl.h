@@ -214,6 +214,8 @@ struct vma *vma_dup(const struct vma *v, u64 start, u64 end);
 struct vma *vma_merge(struct mm_op *op, struct vma *v);
 /* Changes prot and flags with the accounting; v is exclusive (vma_own). */
 void vma_change(struct mm *mm, struct vma *v, u8 prot, u32 flags);
+/* The same with the flags of [start, end), a part of one vma that is cut there. -ENOMEM. */
+int vma_change_part(struct mm_op *op, u64 start, u64 end, u32 flags);
 /* Makes the vma boundary run through start and end, and [start, end) the set's own, so that vmas
  * there can go and, with vma_own, change. -ENOMEM. */
 int vma_cut(struct mm *mm, u64 start, u64 end);
@@ -240,7 +242,7 @@ bool mm_may_expand(const struct mm *mm, const struct mm_limits *l, u8 prot, u32 
 		   u64 replaced);
 /* -EPERM, -EAGAIN or 0: `add` more locked bytes. */
 int mm_may_lock(const struct mm *mm, const struct mm_limits *l, u64 add);
-/* Unmaps [start, end), aligned and in bounds. 0, -ENOMEM, -EPERM (reserved). */
+/* Unmaps [start, end), aligned and in bounds. 0, -ENOMEM, -EPERM (a part is reserved or sealed). */
 int mm_unmap_range(struct mm_op *op, u64 start, u64 end);
 /* A free place as mmap chooses it. 0 or -ENOMEM. */
 int mm_find_place(struct mm *mm, u64 hint, u64 len, int map_flags, bool huge_align, u64 *ret);

@@ -1,4 +1,4 @@
-/* mprotect and anonymous names. */
+/* mprotect, mseal and anonymous names. */
 #include "mm/mm_impl.h"
 
 #ifndef PROT_SEM
@@ -50,6 +50,8 @@ static int protect_part(struct mm_op *op, struct vma *v, u64 start, u64 end, u8 
 		return -EPERM;
 	if ((prot & ~v->max_prot) || mm_denies(mm, v->prot, prot))
 		return -EACCES;
+	if (v->flags & VMA_SEALED)
+		return -EPERM;
 	if (prot == v->prot)
 		return 0;
 	if ((prot & PROT_WRITE) && !(v->prot & PROT_WRITE) && !(v->flags & VMA_SHARED)) {
@@ -131,6 +133,34 @@ int mm_mprotect(struct mm *mm, u64 addr, u64 len, int prot, const struct mm_limi
 	mm_op_end(&op);
 	if (err == 0 && populate_from)
 		mm_populate(mm, populate_from, populate_to, false, false);
+	return err;
+}
+
+/* Linux's do_mseal. */
+int mm_mseal(struct mm *mm, u64 addr, u64 len)
+{
+	struct mm_op op;
+	struct vma *v;
+	u64 pos, end, to;
+	int err = 0;
+
+	if (!page_aligned(addr) || !page_up(len, &len) || addr + len < addr)
+		return -EINVAL;
+	end = addr + len;
+	mm_op_begin(mm, &op);
+	for (pos = addr; pos < end && err == 0; pos = v ? v->end : end) {
+		v = vma_set_find(&mm->vmas, pos);
+		err = v ? 0 : -ENOMEM;
+	}
+	for (pos = addr; pos < end && err == 0; pos = to) {
+		v = vma_set_find(&mm->vmas, pos);
+		to = MIN(v->end, end);
+		if ((v->flags & VMA_RESERVED) && (pos > v->start || to < v->end))
+			err = -EINVAL; /* the vdso stays in one piece */
+		else if (!(v->flags & VMA_SEALED))
+			err = vma_change_part(&op, pos, to, v->flags | VMA_SEALED);
+	}
+	mm_op_end(&op);
 	return err;
 }
 

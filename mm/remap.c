@@ -187,14 +187,23 @@ static int move(struct mm_op *op, struct remap *r, struct vma *v)
 	return 0;
 }
 
+/* What no mremap takes: -EFAULT, -EPERM. */
+static int refused(const struct vma *v)
+{
+	if (!v || (v->flags & VMA_RESERVED))
+		return -EFAULT;
+	return v->flags & VMA_SEALED ? -EPERM : 0;
+}
+
 /* What Linux checks of the vma before it grows or moves. */
 static int check_vma(struct mm_op *op, const struct remap *r, const struct vma *v)
 {
 	const struct mm *mm = op->mm;
 	u64 offset, grow;
+	int err = refused(v);
 
-	if (!v || (v->flags & VMA_RESERVED))
-		return -EFAULT;
+	if (err < 0)
+		return err;
 	if (!r->old_len && !(v->flags & VMA_SHARED))
 		return -EINVAL;
 	/* What a shrinking remap cuts off may belong to other vmas. */
@@ -285,8 +294,9 @@ static s64 remap_locked(struct mm_op *op, struct remap *r)
 		return err < 0 ? err : (s64)r->new;
 	}
 	v = vma_set_find(&mm->vmas, r->old);
-	if (!v || (v->flags & VMA_RESERVED))
-		return -EFAULT;
+	err = refused(v);
+	if (err < 0)
+		return err;
 	if (!(r->flags & MREMAP_DONTUNMAP) && r->old_len >= r->new_len && r->new_len) {
 		if (r->old_len == r->new_len)
 			return (s64)r->old;

@@ -303,6 +303,22 @@ int vma_cut(struct mm *mm, u64 start, u64 end)
 	return err < 0 ? err : vma_set_own(&mm->vmas, start, end);
 }
 
+int vma_change_part(struct mm_op *op, u64 start, u64 end, u32 flags)
+{
+	struct mm *mm = op->mm;
+	struct vma *v;
+	int err = vma_cut(mm, start, end);
+
+	if (err < 0)
+		return err;
+	v = vma_own(mm, vma_set_find(&mm->vmas, start));
+	if (!v)
+		return -ENOMEM;
+	vma_change(mm, v, v->prot, flags);
+	vma_merge(op, v);
+	return 0;
+}
+
 static bool alike(const struct vma *a, const struct vma *b)
 {
 	return a->end == b->start && a->prot == b->prot && a->max_prot == b->max_prot &&

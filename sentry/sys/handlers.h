@@ -285,5 +285,6 @@ sys_fn sys_process_mrelease;
 sys_fn sys_epoll_pwait2;
 sys_fn sys_cachestat;
 sys_fn sys_fchmodat2;
+sys_fn sys_mseal;
 
 #endif

@@ -180,6 +180,11 @@ s64 sys_pkey_free(struct task *t, const u64 a[6])
 	return -EINVAL;
 }
 
+s64 sys_mseal(struct task *t, const u64 a[6])
+{
+	return a[2] ? -EINVAL : mm_mseal(t->mm, a[0], a[1]);
+}
+
 s64 sys_mremap(struct task *t, const u64 a[6])
 {
 	struct mm_limits limits;

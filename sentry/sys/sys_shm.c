@@ -123,6 +123,8 @@ s64 sys_shmdt(struct task *t, const u64 a[6])
 			shm_put(s);
 		}
 		r = mm_munmap(t->mm, v->start, v->end - v->start);
+		if (r == -EPERM)
+			r = 0; /* it is sealed, stays, and Linux says nothing */
 		if (!mm_vma_at_or_after(t->mm, v->end, false, v))
 			break;
 	}

@@ -14,6 +14,9 @@
 #ifndef __NR_fchmodat2
 #define __NR_fchmodat2 452
 #endif
+#ifndef __NR_mseal
+#define __NR_mseal 462
+#endif
 
 const struct sys_entry sys_table[SYS_TABLE_SIZE] = {
 	FULL(read, "fpz"),
@@ -294,4 +297,5 @@ const struct sys_entry sys_table[SYS_TABLE_SIZE] = {
 	FULL(epoll_pwait2, "fpdtpz"),
 	PARTIAL(cachestat, "fppx", "pages in memory only: none is dirty or evicted"),
 	FULL(fchmodat2, "fsox"),
+	FULL(mseal, "pzx"),
 };

@@ -1,4 +1,4 @@
-/* Calls about memory that came late: PR_SET_MDWE, process_mrelease, cachestat, mseal. */
+/* Calls about memory that came late: PR_SET_MDWE, process_mrelease, cachestat. */
 #include "conf.h"
 #include <sched.h>
 #include <sys/prctl.h>
@@ -17,7 +17,6 @@
 #define NO_INHERIT 2
 #define NR_process_mrelease 448
 #define NR_cachestat 451
-#define NR_mseal 462
 
 /* The version that uname tells, as 1000 * major + minor. */
 static int version(void)
@@ -241,20 +240,6 @@ CASE(cachestat_arguments)
 	CHECK_EQ(cached(OK(open("/dev/null", O_RDONLY)), 0, 0), 0);
 	int exe = OK(open("/proc/self/exe", O_RDONLY));
 	CHECK(cached(exe, 0, 0) > 0);
-}
-/* The version that we say we are has none: libraries must be told so. */
-CASE(mseal_as_the_version_says)
-{
-	char *p = map(RW);
-	long r = syscall(NR_mseal, p, 4 * PG, 0);
-	if (version() < 6010) {
-		CHECK(r == -1 && errno == ENOSYS);
-		OK(mprotect(p, PG, PROT_READ));
-	} else {
-		CHECK_EQ(r, 0);
-		CHECK_ERR(mprotect(p, PG, PROT_READ), EPERM);
-		CHECK_ERR(munmap(p, PG), EPERM);
-	}
 }
 CASE(thp_disable_is_of_the_process)
 {

@@ -5,10 +5,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef SYS_mseal
+#define SYS_mseal 462
+#endif
+
 /* ---- the host kernel as the oracle of results (by raw calls: a sanitizer watches libc's) ---- */
 
-#define HOST_BASE 0x30000000UL
 #define HOST_PAGES 64
+#define HOST_SIZE (HOST_PAGES * PAGE_SIZE)
+
+/* What is sealed stays: the next round needs another place. */
+static u64 host_base = 0x30000000;
+static bool sealing;
 
 static u64 odd_addr(void)
 {
@@ -17,7 +25,7 @@ static u64 odd_addr(void)
 
 	if (rnd(40) == 0)
 		return strange[rnd(ARRAY_SIZE(strange))];
-	return HOST_BASE + rnd(HOST_PAGES) * PAGE_SIZE + (rnd(20) ? 0 : rnd(PAGE_SIZE));
+	return host_base + rnd(HOST_PAGES) * PAGE_SIZE + (rnd(20) ? 0 : rnd(PAGE_SIZE));
 }
 
 static u64 odd_len(u64 addr)
@@ -29,8 +37,8 @@ static u64 odd_len(u64 addr)
 
 	if (rnd(25) == 0)
 		return strange[rnd(ARRAY_SIZE(strange))];
-	room = addr >= HOST_BASE && addr < HOST_BASE + HOST_PAGES * PAGE_SIZE
-		       ? (HOST_BASE + HOST_PAGES * PAGE_SIZE - page_down(addr)) / PAGE_SIZE
+	room = addr >= host_base && addr < host_base + HOST_SIZE
+		       ? (host_base + HOST_SIZE - page_down(addr)) / PAGE_SIZE
 		       : 1;
 	return MIN(pages, room) * PAGE_SIZE - (rnd(20) ? 0 : rnd(PAGE_SIZE));
 }
@@ -43,8 +51,7 @@ static s64 host(long r)
 /* Would the call reach what the test itself lives on? */
 static bool outside(u64 addr, u64 len)
 {
-	return addr < HOST_BASE || len > HOST_PAGES * PAGE_SIZE ||
-	       addr + len > HOST_BASE + HOST_PAGES * PAGE_SIZE;
+	return addr < host_base || len > HOST_SIZE || addr + len > host_base + HOST_SIZE;
 }
 
 static void compare_maps(struct mm *mm)
@@ -52,11 +59,11 @@ static void compare_maps(struct mm *mm)
 	FILE *f = fopen("/proc/self/maps", "r");
 	struct mm_vma_info info;
 	char line[512], perms[8];
-	u64 start, end, at = HOST_BASE;
+	u64 start, end, at = host_base;
 
 	while (fgets(line, sizeof(line), f)) {
 		assert_int_equal(sscanf(line, "%lx-%lx %4s", &start, &end, perms), 3);
-		if (end <= HOST_BASE || start >= HOST_BASE + HOST_PAGES * PAGE_SIZE)
+		if (end <= host_base || start >= host_base + HOST_SIZE)
 			continue;
 		assert_true(mm_vma_at_or_after(mm, at, false, &info));
 		if (info.start != start || info.end != end)
@@ -72,6 +79,17 @@ static void compare_maps(struct mm *mm)
 	assert_false(mm_vma_at_or_after(mm, at, false, &info));
 }
 
+/* Linux cuts before it looks at what a cut gave, and leaves it so: advice joins that again. */
+static void join_all(struct mm *mm)
+{
+	static const int advices[] = { MADV_RANDOM, MADV_NORMAL };
+
+	for (size_t i = 0; i < ARRAY_SIZE(advices); i++) {
+		syscall(SYS_madvise, host_base, HOST_SIZE, advices[i]);
+		mm_madvise(mm, host_base, HOST_SIZE, advices[i], &no_limits);
+	}
+}
+
 static void host_step(struct mm *mm)
 {
 	static const int prots[] = { 0,	  1,	2,	   3,	      4,	 5,	   7,
@@ -84,7 +102,7 @@ static void host_step(struct mm *mm)
 	s64 want = 0, got = 0;
 	const char *what = "";
 
-	switch (rnd(7)) {
+	switch (rnd(sealing ? 8 : 7)) {
 	case 0:
 	case 1: {
 		struct mm_mmap_args a = { .addr = addr, .len = len, .limits = no_limits };
@@ -164,11 +182,21 @@ static void host_step(struct mm *mm)
 			got = mm_mincore(mm, addr, len, mv);
 		}
 		break;
+	case 7:
+		what = "mseal";
+		if (rnd(8) || (outside(addr, len) && addr + len >= addr && len))
+			return;
+		len = rnd(4) ? MIN(len, 2 * PAGE_SIZE) : len;
+		want = host(syscall(SYS_mseal, addr, len, 0));
+		got = mm_mseal(mm, addr, len);
+		break;
 	}
 	if (want != got)
 		print_error("%s(%lx, %lx, to %lx, %lx, %x): host %ld, mm %ld\n", what, addr, len,
 			    to, new_len, arg, want, got);
 	assert_int_equal(got, want);
+	if (sealing && got == -EPERM)
+		join_all(mm);
 }
 
 static void test_results_as_host(void **state)
@@ -181,9 +209,32 @@ static void test_results_as_host(void **state)
 			if (i % 50 == 0)
 				compare_maps(procs[0].mm);
 		}
-		syscall(SYS_munmap, HOST_BASE, HOST_PAGES * PAGE_SIZE);
+		syscall(SYS_munmap, host_base, HOST_SIZE);
 		end();
 	}
+}
+
+static void test_seals(void **state)
+{
+	int refused = 0;
+
+	if (syscall(SYS_mseal, 0, 0, 0) < 0)
+		skip();
+	sealing = true;
+	for (unsigned seed = 1; seed <= 200; seed++) {
+		begin();
+		srandom(seed);
+		for (int i = 0; i < 400; i++) {
+			host_step(procs[0].mm);
+			if (i % 10 == 0)
+				compare_maps(procs[0].mm);
+		}
+		refused += mm_munmap(procs[0].mm, host_base, HOST_SIZE) == -EPERM;
+		host_base += 2 * HOST_SIZE;
+		end();
+	}
+	sealing = false;
+	assert_true(refused > 100);
 }
 
 /* ---- single behaviours ---- */
@@ -509,6 +560,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_results_as_host),
+		cmocka_unit_test(test_seals),
 		cmocka_unit_test(test_brk),
 		cmocka_unit_test(test_stack_growth),
 		cmocka_unit_test(test_limits),
