@@ -110,6 +110,9 @@ int mm_munmap(struct mm *mm, u64 addr, u64 len);
 int mm_mprotect(struct mm *mm, u64 addr, u64 len, int prot, const struct mm_limits *limits);
 s64 mm_mremap(struct mm *mm, u64 old, u64 old_len, u64 new_len, int flags, u64 new_addr,
 	      const struct mm_limits *limits);
+/* pgoff: in pages. */
+int mm_remap_file_pages(struct mm *mm, u64 addr, u64 len, u64 pgoff,
+			const struct mm_limits *limits);
 void mm_set_brk_start(struct mm *mm, u64 start);
 u64 mm_brk(struct mm *mm, u64 addr,
 	   const struct mm_limits *limits); /* the new break, as brk(2) raw */

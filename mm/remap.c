@@ -1,4 +1,4 @@
-/* mremap: Linux's mm/mremap.c. */
+/* mremap: Linux's mm/mremap.c; remap_file_pages. */
 #include "mm/mm_impl.h"
 
 struct remap {
@@ -367,4 +367,58 @@ s64 mm_mremap(struct mm *mm, u64 old, u64 old_len, u64 new_len, int flags, u64 n
 	if (ret >= 0 && r.populate_from < r.populate_to)
 		mm_populate(mm, r.populate_from, r.populate_to, false, false);
 	return ret;
+}
+
+/* ---- remap_file_pages: mapped anew, as Linux emulates it since 4.0 ---- */
+
+/* From v on, up to end, there are mappings of one file that are alike. */
+static bool one_shared_file(const struct mm *mm, const struct vma *v, u64 end)
+{
+	if (!v || !(v->flags & VMA_SHARED))
+		return false;
+	while (v->end < end) {
+		const struct vma *next = vma_next(&mm->vmas, v);
+
+		if (!next || next->start != v->end || next->mappable != v->mappable ||
+		    next->flags != v->flags || next->prot != v->prot ||
+		    next->max_prot != v->max_prot)
+			return false;
+		v = next;
+	}
+	return true;
+}
+
+int mm_remap_file_pages(struct mm *mm, u64 addr, u64 len, u64 pgoff, const struct mm_limits *limits)
+{
+	struct mm_mmap_args a = {
+		.addr = page_down(addr),
+		.len = page_down(len),
+		.flags = MAP_SHARED | MAP_FIXED | MAP_POPULATE,
+		.offset = pgoff << PAGE_SHIFT,
+		.limits = *limits,
+	};
+	struct vma_name *name = NULL;
+	struct vma *v;
+	s64 r;
+
+	if (a.addr + a.len <= a.addr || pgoff + a.len / PAGE_SIZE < pgoff)
+		return -EINVAL;
+	rwlock_rdlock(&mm->map_lock);
+	v = vma_set_find(&mm->vmas, a.addr);
+	if (one_shared_file(mm, v, a.addr + a.len)) {
+		a.prot = v->prot;
+		a.max_prot = v->max_prot;
+		a.flags |= v->flags & VMA_LOCKED ? MAP_LOCKED : 0;
+		a.mappable = v->mappable;
+		a.mappable->ops->get(a.mappable);
+		name = vma_name_get(v->name);
+		a.name = name ? name->text : NULL;
+	}
+	rwlock_unlock(&mm->map_lock);
+	if (!a.mappable)
+		return -EINVAL;
+	r = pgoff > INT64_MAX >> PAGE_SHIFT ? -EOVERFLOW : mm_mmap(mm, &a);
+	vma_name_put(name);
+	a.mappable->ops->put(a.mappable);
+	return r < 0 ? (int)r : 0;
 }

@@ -180,6 +180,7 @@ sys_fn sys_futex;
 sys_fn sys_sched_setaffinity;
 sys_fn sys_sched_getaffinity;
 sys_fn sys_epoll_create;
+sys_fn sys_remap_file_pages;
 sys_fn sys_getdents64;
 sys_fn sys_set_tid_address;
 sys_fn sys_restart_syscall;

@@ -193,6 +193,16 @@ s64 sys_mremap(struct task *t, const u64 a[6])
 	return mm_mremap(t->mm, a[0], a[1], a[2], (int)a[3], a[4], &limits);
 }
 
+s64 sys_remap_file_pages(struct task *t, const u64 a[6])
+{
+	struct mm_limits limits;
+
+	if (a[2])
+		return -EINVAL;
+	task_mm_limits(t, &limits);
+	return mm_remap_file_pages(t->mm, a[0], a[1], a[3], &limits);
+}
+
 s64 sys_brk(struct task *t, const u64 a[6])
 {
 	struct mm_limits limits;

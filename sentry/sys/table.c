@@ -192,6 +192,7 @@ const struct sys_entry sys_table[SYS_TABLE_SIZE] = {
 	PARTIAL(sched_setaffinity, "dzp", "kept and reported, not imposed"),
 	FULL(sched_getaffinity, "dzp"),
 	FULL(epoll_create, "d"),
+	FULL(remap_file_pages, "pzxux"),
 	FULL(getdents64, "fpu"),
 	FULL(set_tid_address, "p"),
 	FULL(restart_syscall, ""),

@@ -1,4 +1,4 @@
-/* Calls about memory that came late: PR_SET_MDWE, process_mrelease, cachestat. */
+/* Calls about memory that few make: PR_SET_MDWE, process_mrelease, cachestat, remap_file_pages. */
 #include "conf.h"
 #include <sched.h>
 #include <sys/prctl.h>
@@ -240,6 +240,88 @@ CASE(cachestat_arguments)
 	CHECK_EQ(cached(OK(open("/dev/null", O_RDONLY)), 0, 0), 0);
 	int exe = OK(open("/proc/self/exe", O_RDONLY));
 	CHECK(cached(exe, 0, 0) > 0);
+}
+
+/* A file whose pages begin with a, b, c ... */
+static int lettered(int pages)
+{
+	int fd = OK(memfd_create("m", 0));
+	for (int i = 0; i < pages; i++) {
+		char c = (char)('a' + i);
+		CHECK_EQ(pwrite(fd, &c, 1, i * (off_t)PG), 1);
+	}
+	return fd;
+}
+static int remap(char *p, size_t pages, size_t first)
+{
+	return (int)syscall(SYS_remap_file_pages, p, pages * PG, 0, first, 0);
+}
+CASE(remap_file_pages_rearranges)
+{
+	int fd = lettered(16);
+	char *p = mmap(NULL, 8 * PG, RW, MAP_SHARED, fd, 0), c;
+	CHECK(p != MAP_FAILED);
+	for (size_t i = 0; i < 8; i++)
+		OK(remap(p + i * PG, 1, 15 - 2 * i));
+	for (size_t i = 0; i < 8; i++)
+		CHECK_EQ(p[i * PG], 'a' + 15 - 2 * (int)i);
+	/* It is the file's memory. */
+	p[3 * PG] = 'X';
+	CHECK_EQ(pread(fd, &c, 1, 9 * PG), 1);
+	CHECK_EQ(c, 'X');
+	OK(remap(p, 8, 4));
+	CHECK(p[0] == 'e' && p[5 * PG] == 'X' && p[7 * PG] == 'l');
+	/* The end of the range is rounded down, its start too. */
+	OK(syscall(SYS_remap_file_pages, p + 1, PG + 1, 0, 0, -1));
+	CHECK(p[0] == 'a' && p[PG] == 'f');
+	pid_t pid = fork();
+	if (pid == 0) {
+		CHECK(p[0] == 'a' && p[PG] == 'f');
+		p[PG] = 'Y';
+		_exit(0);
+	}
+	conf_join(pid);
+	CHECK_EQ(p[PG], 'Y');
+	/* So is memory without a file; rights and locks stay. */
+	char *s = mmap(NULL, 4 * PG, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(s != MAP_FAILED);
+	s[2 * PG] = 7;
+	OK(remap(s, 1, 2));
+	CHECK_EQ(s[0], 7);
+	s = mmap(NULL, 4 * PG, PROT_READ, MAP_SHARED, fd, 0);
+	CHECK(s != MAP_FAILED);
+	OK(mlock(s, PG));
+	OK(remap(s, 1, 3));
+	CHECK_EQ(s[0], 'd');
+	const char *flags = conf_smaps_row(s, "VmFlags:");
+	CHECK(strstr(flags, " lo") && strstr(flags, " mw") && !strstr(flags, " wr"));
+	OK(mprotect(s, PG, RW));
+}
+CASE(remap_file_pages_arguments)
+{
+	char *p = mmap(NULL, 8 * PG, RW, MAP_SHARED, lettered(16), 0);
+	char *private = mmap(NULL, PG, RW, MAP_PRIVATE, lettered(1), 0);
+	CHECK(p != MAP_FAILED && private != MAP_FAILED);
+	CHECK_ERR(syscall(SYS_remap_file_pages, p, PG, PROT_READ, 5, 0), EINVAL);
+	CHECK_ERR(syscall(SYS_remap_file_pages, p, 100, 0, 5, 0), EINVAL);
+	CHECK_ERR(remap(p, 0, 5), EINVAL);
+	CHECK_ERR(remap(p, -1UL, 5), EINVAL);
+	CHECK_ERR(remap(p, 1, -1UL), EINVAL);
+	CHECK_ERR(remap(p, 1, 1UL << 51), EOVERFLOW);
+	CHECK_ERR(remap(private, 1, 0), EINVAL);
+	CHECK_ERR(remap(map(RW), 1, 0), EINVAL);
+	CHECK_ERR(remap(NULL, 1, 0), EINVAL);
+	CHECK_EQ(p[0], 'a');
+	/* One file, rights that are alike, no hole. */
+	OK(mprotect(p + 4 * PG, PG, PROT_READ));
+	CHECK_ERR(remap(p + 2 * PG, 4, 0), EINVAL);
+	OK(remap(p + 4 * PG, 1, 0));
+	OK(mprotect(p + 4 * PG, PG, RW));
+	OK(remap(p + 2 * PG, 4, 0));
+	CHECK_EQ(p[5 * PG], 'd');
+	OK(munmap(p + 3 * PG, PG));
+	CHECK_ERR(remap(p + 2 * PG, 3, 0), EINVAL);
+	CHECK_ERR(remap(p + 3 * PG, 1, 0), EINVAL);
 }
 CASE(thp_disable_is_of_the_process)
 {

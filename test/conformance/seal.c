@@ -196,6 +196,11 @@ CASE(map_over_refused)
 	int err = errno;
 	OK(shmctl(id, IPC_RMID, NULL));
 	CHECK(s == (void *)-1 && err == EPERM);
+	s = mmap(NULL, 2 * PG, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(s != MAP_FAILED);
+	OK(seal(s, PG));
+	CHECK_ERR(syscall(SYS_remap_file_pages, s, 2 * PG, 0, 0, 0), EINVAL);
+	CHECK_ERR(syscall(SYS_remap_file_pages, s, PG, 0, 0, 0), EPERM);
 }
 /* Part by part, as Linux since 6.12: what comes before the sealed part has changed. */
 CASE(mprotect_refused)
