@@ -33,6 +33,8 @@
 /* On a pair a stub spins for this part of a window: its owner may have made way for another one,
  * whose stub then waits for this CPU. */
 #define PAIR_STUB_PART 8
+/* And alone on one, at most for so many windows. */
+#define STUB_WINDOWS 3
 
 /*
  * Spinning as long as sleeping would take costs at most twice the best choice. The call that wakes
@@ -230,6 +232,22 @@ static bool rejoined(struct platform_context *ctx)
 	return true;
 }
 
+/*
+ * How long the stub may spin: on a pair that others use, too, only for a moment; on one of its own
+ * twice as long as calls usually take, for large reads and writes take longer than a wake-up.
+ */
+static u32 stub_rounds(const struct platform_context *ctx, bool crowded)
+{
+	const struct spin_limits *limits = &ctx->platform->spin_limits;
+	u32 rounds = limits->stub_rounds;
+
+	if (crowded)
+		return rounds / PAIR_STUB_PART;
+	if (!ctx->pace.pair || 2 * ctx->clock.service < limits->window_tsc)
+		return rounds;
+	return (u32)MIN(2 * ctx->clock.service / limits->pause_tsc, STUB_WINDOWS * (u64)rounds);
+}
+
 /* Who spins in this turn; *ret_rounds: how long the stub may. */
 static bool decide(struct platform_context *ctx, u32 *ret_rounds)
 {
@@ -250,9 +268,7 @@ static bool decide(struct platform_context *ctx, u32 *ret_rounds)
 		spinning = probe || pace->guest_tsc < window;
 		pace->stub_spins = probe || ctx->clock.service < window;
 	}
-	*ret_rounds = !pace->stub_spins ? 0
-		      : crowded		? p->spin_limits.stub_rounds / PAIR_STUB_PART
-					: p->spin_limits.stub_rounds;
+	*ret_rounds = !pace->stub_spins ? 0 : stub_rounds(ctx, crowded);
 	return spinning;
 }
 
