@@ -33,6 +33,29 @@
 	.hidden guest_start, guest_end, call_entry, call_save, call_answered, call_vdso_answered, call_code_end
 	.globl call_fp, call_fp_end
 	.hidden call_fp, call_fp_end
+/*
+ * eax is the word. With TURN_WAKE_MAPPER: wakes the mapper, once there is its command. Keeps eax, by
+ * way of \save; spoils rcx, rdx, rsi, rdi, r11.
+ */
+	.macro wake_mapper save
+	test $TURN_WAKE_MAPPER, %eax
+	jz .Lawake\@
+	mov %eax, \save
+	mov %eax, %ecx
+	shr $TURN_SEQ_SHIFT, %ecx
+	movabs $STUB_CMD, %rdi
+.Lsoon\@:
+	pause
+	cmp %cx, CMD_SEQ(%rdi)
+	jne .Lsoon\@
+	mov $__NR_futex, %eax
+	mov $FUTEX_WAKE, %esi
+	mov $1, %edx
+	syscall
+	mov \save, %eax
+.Lawake\@:
+	.endm
+
 	.globl exit_gadget, signal_entry, signal_restorer, wait_turn
 	.hidden exit_gadget, signal_entry, signal_restorer, wait_turn
 
@@ -156,21 +179,8 @@ call_handed:
 	je 4f
 	cmp $TURN_EXIT, %al
 	je exit_gadget
-	test $TURN_WAKE_MAPPER, %eax
-	jz 12f
-	mov %eax, %r9d
-	mov %eax, %ecx
-	shr $TURN_SEQ_SHIFT, %ecx
-	movabs $STUB_CMD, %rdi
-11:	pause
-	cmp %cx, CMD_SEQ(%rdi)
-	jne 11b
-	mov $__NR_futex, %eax
-	mov $FUTEX_WAKE, %esi
-	mov $1, %edx
-	syscall
-	mov %r9d, %eax
-12:	mov %eax, %edx
+	wake_mapper %r9d
+	mov %eax, %edx
 	mov $__NR_futex, %eax
 	mov %gs:CTX_SELF, %rdi
 	mov $FUTEX_WAIT, %esi
@@ -397,21 +407,8 @@ wait_turn:	/* eax: the word as last seen */
 	je frame_return
 	cmp $TURN_EXIT, %al
 	je exit_gadget
-	test $TURN_WAKE_MAPPER, %eax
-	jz 2f
-	mov %eax, %r15d
-	mov %eax, %ecx
-	shr $TURN_SEQ_SHIFT, %ecx
-	movabs $STUB_CMD, %rdi
-1:	pause
-	cmp %cx, CMD_SEQ(%rdi)
-	jne 1b
-	mov $__NR_futex, %eax
-	mov $FUTEX_WAKE, %esi
-	mov $1, %edx
-	syscall
-	mov %r15d, %eax
-2:	mov %eax, %edx
+	wake_mapper %r15d
+	mov %eax, %edx
 	mov $__NR_futex, %eax
 	lea CTX_WORD(%r12), %rdi
 	mov $FUTEX_WAIT, %esi
