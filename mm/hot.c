@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOT_FORKS 64
+#define HOT_FORKS 24
 /* How long a second note is waited for. */
 #define NOTED_FORKS 8
 #define PIECES_MAX (2 * HOT_MAX)
