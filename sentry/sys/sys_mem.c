@@ -199,6 +199,11 @@ s64 sys_remap_file_pages(struct task *t, const u64 a[6])
 
 	if (a[2])
 		return -EINVAL;
+	if (sys_shm_ends(t, page_down(a[0]), page_down(a[1]))) {
+		int err = mm_munmap(t->mm, page_down(a[0]), page_down(a[1]));
+
+		return err < 0 ? err : -EINVAL;
+	}
 	task_mm_limits(t, &limits);
 	return mm_remap_file_pages(t->mm, a[0], a[1], a[3], &limits);
 }

@@ -89,12 +89,16 @@ s64 sys_shmat(struct task *t, const u64 a[6])
 	return r == -EEXIST ? -EINVAL : r;
 }
 
+static bool is_attach(const struct mm_vma_info *v)
+{
+	return strncmp(v->name, NAME_PREFIX, strlen(NAME_PREFIX)) == 0 && v->shared;
+}
+
 /* Is v a part of the segment that was attached at start? */
 static bool part_of_attach(const struct mm_vma_info *v, u64 start, const struct mm_vma_info *first)
 {
-	return strncmp(v->name, NAME_PREFIX, strlen(NAME_PREFIX)) == 0 && v->shared &&
-	       v->start >= start && v->start - start == v->offset && v->ino == first->ino &&
-	       v->dev_minor == first->dev_minor;
+	return is_attach(v) && v->start >= start && v->start - start == v->offset &&
+	       v->ino == first->ino && v->dev_minor == first->dev_minor;
 }
 
 s64 sys_shmdt(struct task *t, const u64 a[6])
@@ -131,6 +135,21 @@ s64 sys_shmdt(struct task *t, const u64 a[6])
 out:
 	free(v);
 	return r;
+}
+
+bool sys_shm_ends(struct task *t, u64 addr, u64 len)
+{
+	struct shm_table *table = atomic_load(&t->kernel->shm);
+	struct mm_vma_info *v = table && len ? malloc(sizeof(*v)) : NULL;
+	struct shmid_ds ds;
+	bool ends = false;
+
+	if (v && mm_vma_at_or_after(t->mm, addr, false, v))
+		ends = v->start == addr && v->end - addr == len && is_attach(v) &&
+		       shm_stat(table, (int)v->ino, false, true, t->cred, &ds) >= 0 &&
+		       (ds.shm_perm.mode & SHM_DEST) && ds.shm_nattch == 1;
+	free(v);
+	return ends;
 }
 
 static s64 stat_out(struct task *t, struct shm_table *table, int id, int cmd, uaddr buf)

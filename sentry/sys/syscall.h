@@ -70,6 +70,9 @@ int sys_timespec_out(struct task *t, uaddr a, const struct timespec *ts);
 /* sigset argument with its size: -EINVAL unless size is 8. SIGKILL and SIGSTOP removed. */
 int sys_sigset_in(struct task *t, uaddr set, u64 size, u64 *ret);
 
+/* [addr, addr + len) is the last that has a removed segment of shared memory attached. */
+bool sys_shm_ends(struct task *t, u64 addr, u64 len);
+
 /* Pins guest memory for I/O in bounded pieces; see sys_iov.c. */
 #define SYS_IOV_SEGS 64
 struct sys_iov {

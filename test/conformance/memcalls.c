@@ -297,6 +297,23 @@ CASE(remap_file_pages_rearranges)
 	CHECK(strstr(flags, " lo") && strstr(flags, " mw") && !strstr(flags, " wr"));
 	OK(mprotect(s, PG, RW));
 }
+/* The last attach of a removed segment: it goes, and then there is nothing to map. */
+CASE(remap_file_pages_of_segments)
+{
+	unsigned char vec;
+	int id = OK(shmget(IPC_PRIVATE, 4 * PG, 0600));
+	char *p = shmat(id, NULL, 0), *q = shmat(id, NULL, 0);
+	OK(shmctl(id, IPC_RMID, NULL));
+	CHECK(p != (void *)-1 && q != (void *)-1);
+	q[2 * PG] = 'x';
+	OK(remap(p, 1, 2)); /* not the last one */
+	CHECK_EQ(p[0], 'x');
+	OK(remap(p, 4, 0));
+	OK(munmap(q, 4 * PG));
+	CHECK_EQ(p[2 * PG], 'x');
+	CHECK_ERR(remap(p, 4, 0), EINVAL);
+	CHECK_ERR(mincore(p, 4 * PG, &vec), ENOMEM);
+}
 CASE(remap_file_pages_arguments)
 {
 	char *p = mmap(NULL, 8 * PG, RW, MAP_SHARED, lettered(16), 0);
