@@ -88,13 +88,21 @@ static int new_flags(const struct vma *v, int advice, u32 *ret)
 	case MADV_DONTFORK: f |= VMA_DONTFORK; break;
 	case MADV_DOFORK: f &= ~(u32)VMA_DONTFORK; break;
 	case MADV_DONTDUMP: f |= VMA_DONTDUMP; break;
-	case MADV_DODUMP: f &= ~(u32)VMA_DONTDUMP; break;
+	case MADV_DODUMP:
+		if (f & VMA_DROPPABLE)
+			return -EINVAL;
+		f &= ~(u32)VMA_DONTDUMP;
+		break;
 	case MADV_WIPEONFORK:
 		if (v->mappable || (f & VMA_SHARED))
 			return -EINVAL;
 		f |= VMA_WIPEONFORK;
 		break;
-	case MADV_KEEPONFORK: f &= ~(u32)VMA_WIPEONFORK; break;
+	case MADV_KEEPONFORK:
+		if (f & VMA_DROPPABLE)
+			return -EINVAL;
+		f &= ~(u32)VMA_WIPEONFORK;
+		break;
 	case MADV_HUGEPAGE: f = (f | VMA_HUGE) & ~(u32)VMA_NOHUGE; break;
 	case MADV_NOHUGEPAGE: f = (f | VMA_NOHUGE) & ~(u32)VMA_HUGE; break;
 	}
@@ -123,8 +131,11 @@ static int advise_part(struct mm_op *op, struct vma *v, u64 start, u64 end, int 
 		if (v->mappable || (v->flags & VMA_LOCKED))
 			return -EINVAL;
 		return discard(mm, v, start, end);
-	case MADV_COLD:
-	case MADV_PAGEOUT: return v->flags & VMA_LOCKED ? -EINVAL : 0;
+	case MADV_COLD: return v->flags & VMA_LOCKED ? -EINVAL : 0;
+	case MADV_PAGEOUT:
+		if (v->flags & VMA_DROPPABLE)
+			return discard(mm, v, start, end);
+		return v->flags & VMA_LOCKED ? -EINVAL : 0;
 	}
 	err = new_flags(v, advice, &flags);
 	if (err < 0 || flags == v->flags)

@@ -13,6 +13,12 @@
 #ifndef MAP_UNINITIALIZED
 #define MAP_UNINITIALIZED 0x4000000
 #endif
+#ifndef MAP_DROPPABLE
+#define MAP_DROPPABLE 0x08
+#endif
+/* What goes together with being droppable, and what cannot. */
+#define DROPPABLE_FLAGS ((u32)(VMA_DROPPABLE | VMA_NORESERVE | VMA_WIPEONFORK | VMA_DONTDUMP))
+#define NOT_DROPPABLE (MAP_LOCKED | MAP_HUGETLB | MAP_GROWSDOWN)
 #define LOW_32BIT 0x40000000UL
 #define HIGH_32BIT 0x80000000UL
 
@@ -126,6 +132,8 @@ static u32 flags_of(const struct mm *mm, const struct mm_mmap_args *a)
 {
 	u32 flags = mm->future_lock;
 
+	if ((a->flags & MAP_TYPE) == MAP_DROPPABLE)
+		return DROPPABLE_FLAGS;
 	if ((a->flags & MAP_TYPE) != MAP_PRIVATE)
 		flags |= VMA_SHARED;
 	if (a->flags & MAP_LOCKED)
@@ -152,6 +160,8 @@ static int check_args(const struct mm *mm, const struct mm_mmap_args *a, u64 *re
 		return -EINVAL;
 	if (a->mappable && a->offset + *ret_len < a->offset)
 		return -EOVERFLOW;
+	if ((a->flags & MAP_TYPE) == MAP_DROPPABLE && (a->flags & NOT_DROPPABLE))
+		return -EINVAL;
 	if (a->flags & MAP_HUGETLB)
 		return -ENOMEM; /* as a host with no huge pages set aside */
 	if (a->flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) {
@@ -172,7 +182,8 @@ static int check_type(const struct mm_mmap_args *a)
 	int type = a->flags & MAP_TYPE;
 
 	if (!a->mappable || (a->flags & MAP_ANONYMOUS)) {
-		if (type != MAP_PRIVATE && (type != MAP_SHARED || !a->mappable))
+		if (type != MAP_PRIVATE && type != MAP_DROPPABLE &&
+		    (type != MAP_SHARED || !a->mappable))
 			return -EINVAL;
 		if (type == MAP_SHARED && (a->flags & MAP_GROWSDOWN))
 			return -EINVAL;

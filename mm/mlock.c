@@ -16,7 +16,8 @@ static int set_locked(struct mm_op *op, u64 start, u64 end, u32 lock)
 		if (!v)
 			return -ENOMEM;
 		to = MIN(v->end, end);
-		if (!(v->flags & VMA_RESERVED) && (v->flags & LOCK_FLAGS) != lock) {
+		if (!(v->flags & (VMA_RESERVED | VMA_DROPPABLE)) &&
+		    (v->flags & LOCK_FLAGS) != lock) {
 			err = vma_change_part(op, start, to, (v->flags & ~LOCK_FLAGS) | lock);
 			if (err < 0)
 				return err;

@@ -216,6 +216,7 @@ static void flags_text(const struct vma *v, char *buf, size_t size)
 		{ v->flags & VMA_DONTDUMP, " dd" },
 		{ v->flags & VMA_HUGE, " hg" },
 		{ v->flags & VMA_NOHUGE, " nh" },
+		{ v->flags & VMA_DROPPABLE, " dp" },
 		{ v->flags & VMA_SEALED, " sl" },
 	};
 

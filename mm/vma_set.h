@@ -28,8 +28,9 @@ enum {
 	VMA_HEAP = 1 << 12,	/* made by brk; merges only with its like */
 	VMA_RANDOM = 1 << 13,	/* MADV_RANDOM, MADV_SEQUENTIAL: only remembered */
 	VMA_SEQUENTIAL = 1 << 14,
-	VMA_ACCOUNT = 1 << 15, /* counts as promised memory */
-	VMA_SEALED = 1 << 16,  /* mseal: stays as it is */
+	VMA_ACCOUNT = 1 << 15,	 /* counts as promised memory */
+	VMA_SEALED = 1 << 16,	 /* mseal: stays as it is */
+	VMA_DROPPABLE = 1 << 17, /* MAP_DROPPABLE: never locked, kept or dumped */
 };
 
 /* An immutable, shared name: a file's path, or what PR_SET_VMA_ANON_NAME gave. */

@@ -16,6 +16,9 @@
 	(MAP_TYPE | MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_ANONYMOUS | MAP_DENYWRITE |              \
 	 MAP_EXECUTABLE | MAP_GROWSDOWN | MAP_LOCKED | MAP_NORESERVE | MAP_POPULATE |              \
 	 MAP_NONBLOCK | MAP_STACK | MAP_HUGETLB | MAP_32BIT | (0x3f << MAP_HUGE_SHIFT))
+#ifndef MAP_DROPPABLE
+#define MAP_DROPPABLE 0x08
+#endif
 #define MEMFD_NAME_SIZE 250
 #define MINCORE_STEP 4096 /* pages at a time */
 
@@ -125,7 +128,7 @@ s64 sys_mmap(struct task *t, const u64 a[6])
 		return -EINVAL;
 	task_mm_limits(t, &m.limits);
 	if (m.flags & MAP_ANONYMOUS) {
-		if (type != MAP_SHARED && type != MAP_PRIVATE)
+		if (type != MAP_SHARED && type != MAP_PRIVATE && type != MAP_DROPPABLE)
 			return -EINVAL;
 		return type == MAP_SHARED && !(m.flags & MAP_HUGETLB) ? map_shared_anonymous(t, &m)
 								      : mm_mmap(t->mm, &m);

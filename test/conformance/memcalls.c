@@ -1,4 +1,5 @@
-/* Calls about memory that few make: PR_SET_MDWE, process_mrelease, cachestat, remap_file_pages. */
+/* Calls about memory that few make: PR_SET_MDWE, process_mrelease, cachestat, remap_file_pages,
+ * MAP_DROPPABLE. */
 #include "conf.h"
 #include <sched.h>
 #include <sys/prctl.h>
@@ -339,6 +340,61 @@ CASE(remap_file_pages_arguments)
 	OK(munmap(p + 3 * PG, PG));
 	CHECK_ERR(remap(p + 2 * PG, 3, 0), EINVAL);
 	CHECK_ERR(remap(p + 3 * PG, 1, 0), EINVAL);
+}
+#ifndef MAP_DROPPABLE
+#define MAP_DROPPABLE 0x08
+#endif
+static char *droppable(int flags)
+{
+	return mmap(NULL, 4 * PG, RW, MAP_DROPPABLE | flags, -1, 0);
+}
+static bool flag(const char *p, const char *name)
+{
+	return strstr(conf_smaps_row(p, "VmFlags:"), name);
+}
+CASE(droppable_memory)
+{
+	char *p = droppable(MAP_ANONYMOUS);
+	if (p == MAP_FAILED && !conf_in_sandbox())
+		SKIP("MAP_DROPPABLE is of Linux 6.11");
+	CHECK(p != MAP_FAILED);
+	CHECK(flag(p, " dp") && flag(p, " wf") && flag(p, " dd") && flag(p, " nr"));
+	memset(p, 1, 4 * PG);
+	CHECK(p[0] == 1 && p[3 * PG] == 1);
+	OK(madvise(p, 2 * PG, MADV_PAGEOUT)); /* there is no other place for it */
+	if (conf_in_sandbox())
+		CHECK(p[0] == 0 && p[PG] == 0);
+	CHECK_EQ(p[2 * PG], 1);
+	CHECK_ERR(madvise(p, PG, MADV_KEEPONFORK), EINVAL);
+	CHECK_ERR(madvise(p, PG, MADV_DODUMP), EINVAL);
+	OK(madvise(p, PG, MADV_WIPEONFORK));
+	OK(madvise(p, PG, MADV_FREE));
+	pid_t pid = fork();
+	if (pid == 0) {
+		CHECK_EQ(p[2 * PG], 0);
+		CHECK(flag(p, " dp"));
+		_exit(0);
+	}
+	conf_join(pid);
+	CHECK_EQ(p[2 * PG], 1);
+	/* It is not locked, and nobody says so. */
+	OK(mlock(p, 2 * PG));
+	CHECK(!flag(p, " lo"));
+	if (mlockall(MCL_FUTURE) == 0) {
+		p = droppable(MAP_ANONYMOUS);
+		CHECK(p != MAP_FAILED && !flag(p, " lo"));
+	}
+}
+CASE(droppable_arguments)
+{
+	if (droppable(MAP_ANONYMOUS) == MAP_FAILED && !conf_in_sandbox())
+		SKIP("MAP_DROPPABLE is of Linux 6.11");
+	static const int wrong[] = { MAP_SHARED,    MAP_PRIVATE, MAP_LOCKED,
+				     MAP_GROWSDOWN, MAP_HUGETLB, MAP_HUGETLB | MAP_LOCKED };
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		CHECK(droppable(MAP_ANONYMOUS | wrong[i]) == MAP_FAILED && errno == EINVAL);
+	CHECK(mmap(NULL, PG, RW, MAP_DROPPABLE, lettered(1), 0) == MAP_FAILED && errno == EINVAL);
+	CHECK(droppable(MAP_ANONYMOUS | MAP_POPULATE | MAP_NORESERVE) != MAP_FAILED);
 }
 CASE(thp_disable_is_of_the_process)
 {
