@@ -139,25 +139,22 @@ int backing_release(struct mm *mm, u64 start, u64 end)
 	return 0;
 }
 
-/* What is large is not held, and what can be written to must be gone at once. */
-#define LATE_REPLACED_MAX HUGE_PAGE_SIZE
-
 /*
  * Maps value. *ret_late: it will be mapped before the guest goes on, and may not have replaced yet
- * what was there.
+ * what was there; what can be written to must be gone at once.
  */
 static int map_over(struct mm *mm, const struct pma *value, bool replaces, bool *ret_late)
 {
 	u64 start = value->start, end = value->end;
 	struct pma *p = pma_set_seek(&mm->pmas, start);
 	/* Other threads of the guest would go on with what was there. */
-	bool late = !replaces || (end - start <= LATE_REPLACED_MAX && platform_as_alone(mm->as));
+	bool late = !replaces || platform_as_alone(mm->as);
 	u32 pieces = 0;
 
 	if (late && replaces)
 		held_release(mm);
 	for (; late && replaces && p && p->start < end; p = pma_next(p))
-		late = p->host_map != PMA_MAP_WRITE && mm->held_count + ++pieces <= HELD_MAX;
+		late = p->host_map != PMA_MAP_WRITE && held_room(mm, ++pieces, end - start);
 	*ret_late = late && stub_map_late(mm, start, end, value->file, value->offset,
 					  value->host_map, value->host_prot);
 	return *ret_late ? 0
@@ -644,7 +641,8 @@ void backing_map_near(struct mm *mm, struct vma *v, u64 page)
 	struct pma *p;
 
 	mutex_assert_held(&mm->active_lock);
-	/* A host that has refused a mapping would refuse one of many, and nothing be mapped at all. */
+	/* A host that has refused a mapping would refuse one of many, and nothing be mapped at all.
+	 */
 	if (mm->near_pause) {
 		mm->near_pause--;
 		return;

@@ -39,6 +39,8 @@ static bool passable(const struct mm *mm, u64 start, u64 end)
  */
 static bool follows_on(const struct mm *mm, const struct pma *p, u64 page)
 {
+	if (!mm->cow_window) /* nothing was broken yet */
+		return false;
 	if (page == mm->cow_next)
 		return true;
 	return p->owned && page > mm->cow_next && page - mm->cow_next <= COW_WINDOW_MAX &&
@@ -60,6 +62,7 @@ static void choose_window(struct mm *mm, const struct vma *v, const struct pma *
 	*ret_start = MAX(start, MAX(p->start, v->start));
 	*ret_end = MIN(start + size, MIN(p->end, v->end));
 	mm->cow_next = *ret_end;
+	ASSERT(*ret_start <= page && page < *ret_end);
 }
 
 /* The last user gets the pages without a copy. */

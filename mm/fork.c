@@ -96,6 +96,22 @@ static int copy_vmas(struct mm *parent, struct mm *child)
 	return err;
 }
 
+/* The first hot piece that ends behind addr: they are in order. */
+static int first_hot(const struct mm *mm, u64 addr)
+{
+	int low = 0, high = mm->hot_count;
+
+	while (low < high) {
+		int mid = (low + high) / 2;
+
+		if (mm->hot[mid].end > addr)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	return low;
+}
+
 /*
  * Some pages are not shared, the child gets its own copy at once: those that
  * the sentry may be writing for the parent right now (a read that another
@@ -116,12 +132,12 @@ static bool find_unshared(const struct mm *parent, const struct pma *p, u64 *sta
 			best_end = *start + (to - r.start);
 		}
 	}
-	for (int i = 0; i < parent->hot_count && atomic_load(&parent->users) == 1; i++) {
-		u64 from = MAX(parent->hot[i].start, *start), to = MIN(parent->hot[i].end, *end);
+	if (atomic_load(&parent->users) == 1) {
+		int i = first_hot(parent, *start);
 
-		if (from < to && from < best) {
-			best = from;
-			best_end = to;
+		if (i < parent->hot_count && parent->hot[i].start < best) {
+			best = MAX(parent->hot[i].start, *start);
+			best_end = MIN(parent->hot[i].end, *end);
 		}
 	}
 	if (best == *end)
@@ -129,6 +145,13 @@ static bool find_unshared(const struct mm *parent, const struct pma *p, u64 *sta
 	*start = best;
 	*end = best_end;
 	return true;
+}
+
+static int by_start(const void *a, const void *b)
+{
+	u64 x = ((const struct hot_piece *)a)->start, y = ((const struct hot_piece *)b)->start;
+
+	return (x > y) - (x < y);
 }
 
 /* Both active locks held. */
@@ -139,6 +162,7 @@ static void take_hot(struct mm *parent, struct mm *child)
 	child->hot_set = hot_get(parent->hot_set);
 	child->ahead = parent->ahead;
 	parent->hot_count = hot_take(parent->hot_set, parent->hot);
+	qsort(parent->hot, (size_t)parent->hot_count, sizeof(parent->hot[0]), by_start);
 }
 
 static int give_copy(struct mm *child, const struct vma *v, struct pma *value)
@@ -339,7 +363,7 @@ static u32 prefault_kind(struct mm *parent, struct mm *child, bool files, u32 ro
 		struct vma *v =
 			p->file && p->host_map ? vma_set_seek(&child->vmas, p->start) : NULL;
 
-		for (; v && v->start < p->end; v = vma_next(&child->vmas, v))
+		for (; v && v->start < p->end && count < room; v = vma_next(&child->vmas, v))
 			if (!(v->flags & VMA_WIPEONFORK) && !v->mappable != files)
 				count += prefault_part(child, v, p, b);
 	}

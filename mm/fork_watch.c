@@ -23,6 +23,8 @@
 #define LONGEST_WAIT_NS 20000000UL
 #define QUICK_NS 60000000UL /* a child whose parent went on beside it */
 #define MAX_SKIPS 64
+/* What comes sooner is luck. */
+#define SHORTEST_NS 500000UL
 
 struct fork_watch {
 	struct refs refs; /* parent's and child's */
@@ -99,11 +101,17 @@ void fork_watch_end(struct mm *mm)
 bool fork_watch_wants_wait(struct mm *mm)
 {
 	struct fork_patience *p = &mm->patience;
+	u64 now;
 
 	mutex_assert_held(&mm->active_lock);
-	return ++p->breaks > FREE_BREAKS && p->child && !p->skip && p->typical_ns &&
-	       p->typical_ns < QUICK_NS && !atomic_load(&p->child->gone) &&
-	       atomic_load(&mm->users) == 1;
+	if (++p->breaks <= FREE_BREAKS || !p->child || p->skip || !p->typical_ns ||
+	    p->typical_ns >= QUICK_NS || atomic_load(&p->child->gone) ||
+	    atomic_load(&mm->users) != 1)
+		return false;
+	now = host_clock_ns(CLOCK_MONOTONIC);
+	p->until_ns = MIN(now + MIN(p->usual_breaks * BREAK_NS, LONGEST_WAIT_NS),
+			  p->child->began_ns + 2 * MAX(p->typical_ns, SHORTEST_NS));
+	return p->until_ns > now;
 }
 
 static void note_wait(struct mm *mm, const struct fork_watch *w)
@@ -121,18 +129,14 @@ static void note_wait(struct mm *mm, const struct fork_watch *w)
 
 void mm_await_child(struct mm *mm)
 {
-	struct fork_patience *p = &mm->patience;
 	struct fork_watch *w;
 	u64 until;
 
 	mutex_lock(&mm->active_lock);
-	w = p->child;
-	if (w) {
+	w = mm->patience.child;
+	if (w)
 		refs_get(&w->refs);
-		until = host_clock_ns(CLOCK_MONOTONIC) +
-			MIN(p->usual_breaks * BREAK_NS, LONGEST_WAIT_NS);
-		until = MIN(until, w->began_ns + 2 * p->typical_ns);
-	}
+	until = mm->patience.until_ns;
 	mutex_unlock(&mm->active_lock);
 	if (!w)
 		return;

@@ -6,11 +6,21 @@
  */
 #include "mm/mm_impl.h"
 
-static void give_back(struct mm *mm)
+static u64 give_back(struct mm *mm)
 {
+	u64 bytes = mm->held_bytes;
+
 	for (u32 i = 0; i < mm->held_count; i++)
 		memfile_put(mm->held[i].file, mm->held[i].range);
+	pgalloc_account_kept(mm->memory, -(s64)bytes);
 	mm->held_count = 0;
+	mm->held_bytes = 0;
+	return bytes;
+}
+
+bool held_room(const struct mm *mm, u32 pieces, u64 bytes)
+{
+	return mm->held_count + pieces <= HELD_MAX && mm->held_bytes + bytes <= HELD_BYTES_MAX;
 }
 
 void held_add(struct mm *mm, struct memfile *file, struct mem_range r)
@@ -18,13 +28,14 @@ void held_add(struct mm *mm, struct memfile *file, struct mem_range r)
 	mutex_assert_held(&mm->active_lock);
 	ASSERT(mm->held_count < HELD_MAX);
 	mm->held[mm->held_count++] = (struct held){ file, r };
+	mm->held_bytes += mem_range_len(r);
+	pgalloc_account_kept(mm->memory, (s64)mem_range_len(r));
 }
 
-void held_release(struct mm *mm)
+u64 held_release(struct mm *mm)
 {
 	mutex_assert_held(&mm->active_lock);
-	if (mm->held_count && platform_as_settled(mm->as))
-		give_back(mm);
+	return mm->held_count && platform_as_settled(mm->as) ? give_back(mm) : 0;
 }
 
 void held_give_back(struct mm *mm)

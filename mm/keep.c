@@ -220,8 +220,8 @@ static u64 give_back(struct pgalloc_keeper *k)
 
 	if (!mutex_trylock(&mm->active_lock))
 		return 0;
-	held_release(mm);
-	bytes = mm->kept_bytes;
+	bytes = held_release(mm);
+	bytes += mm->kept_bytes;
 	bytes += mm->leftover_bytes;
 	if (atomic_load(&mm->leftover))
 		mm_empty_locked(mm);

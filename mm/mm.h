@@ -56,7 +56,7 @@ struct mm_config {
 	u32 acct_id;
 	struct text *text;	  /* NULL: system call sites are not patched */
 	struct mm_totals *totals; /* NULL: not counted */
-	bool fork_wait;		  /* mm_fault may return -EAGAIN */
+	bool fork_wait;		  /* the caller of mm_fault is one that can wait: -EAGAIN */
 };
 
 /* An empty address space with a stub. One reference; the caller is its first user. 0, -ENOMEM,
@@ -139,11 +139,10 @@ void mm_set_layout(struct mm *mm, u64 mmap_base);
 
 /*
  * Resolves a guest fault. 0: mapped, run again; 1: the same, and data of a file had to be read (a
- * major fault). Otherwise *ret_sig and
- * *ret_code say the signal: SIGSEGV with SEGV_MAPERR or SEGV_ACCERR, SIGBUS
- * with BUS_ADRERR; -ENOMEM: out of memory (kill by OOM). Returns -EFAULT for a signal.
- */
-/* -EAGAIN: once mm_await_child is back. A child of fork has the page, too, and may soon give it up.
+ * major fault). -EFAULT: *ret_sig and *ret_code say the signal, SIGSEGV with SEGV_MAPERR or
+ * SEGV_ACCERR, SIGBUS with BUS_ADRERR; -ENOMEM: out of memory (kill by OOM); -EAGAIN, with
+ * fork_wait: a child of fork has the page, too, and may soon give it up. Repeat after
+ * mm_await_child.
  */
 int mm_fault(struct mm *mm, u64 addr, bool write, bool exec, int *ret_sig, int *ret_code);
 /* Sleeps, 20 ms at most, for a child to execute a program or to exit. The caller holds no lock. */

@@ -42,6 +42,7 @@
 
 /* A reference that the stub may still need; held.c. */
 #define HELD_MAX 8
+#define HELD_BYTES_MAX HUGE_PAGE_SIZE
 #define NEAR_PAUSE 32
 
 struct held {
@@ -84,6 +85,7 @@ struct mm {
 	struct pma_set kept;	    /* see keep.c; disjoint from what is mapped of pmas */
 	struct held held[HELD_MAX]; /* see held.c */
 	u32 held_count;
+	u64 held_bytes; /* that count as kept */
 	u64 kept_bytes;
 	struct pgalloc_keeper keeper;  /* immutable but for its place in the list */
 	u32 early_mappings;	       /* backed at once, see backing_ahead */
@@ -102,6 +104,7 @@ struct mm {
 		u32 usual_breaks;	  /* after one whose child was not waited for */
 		bool spared;		  /* the last one was, and gone in time */
 		u32 skip, in_vain;	  /* forks not to wait for, and how many they were last */
+		u64 until_ns;		  /* to wait now */
 		u64 typical_ns;		  /* how long children had their memory */
 	} patience;
 	struct fork_watch *watched; /* by its parent, as long as it has memory; a reference */
@@ -313,7 +316,10 @@ void stub_batch_end_late(struct stub_batch *b);
 /* Takes over a reference to pages that stub_map_late has replaced; HELD_MAX at most. */
 void held_add(struct mm *mm, struct memfile *file, struct mem_range r);
 /* Gives back what is held if the stub is known to have lost it. */
-void held_release(struct mm *mm);
+/* Bytes. */
+u64 held_release(struct mm *mm);
+/* There may be so many more. */
+bool held_room(const struct mm *mm, u32 pieces, u64 bytes);
 /* The same where nothing is mapped, or nobody runs in the stub any more. */
 void held_give_back(struct mm *mm);
 
@@ -347,9 +353,9 @@ bool backing_is_image(const struct mm *mm, const struct vma *v);
  * the vmas beside v that map the same file. Only where backing_has_around(v).
  */
 bool backing_has_around(const struct vma *v);
+void backing_map_around(struct mm *mm, struct vma *v, struct pma *p, u64 page);
 /* Maps what has no mapping near page, which had none either. What is left, faults map. */
 void backing_map_near(struct mm *mm, struct vma *v, u64 page);
-void backing_map_around(struct mm *mm, struct vma *v, struct pma *p, u64 page);
 /* Drops the pmas of [start, end), unmapping them first. only_shared: those of files only. */
 int backing_drop(struct mm *mm, u64 start, u64 end, bool only_shared);
 /* The same for munmap: what can be is kept, and unmapped by the guest's thread. */

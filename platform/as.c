@@ -198,13 +198,14 @@ static bool read_done_locked(struct platform_as *as, u64 *sum)
 	return *sum & (1ULL << DONE_BIT);
 }
 
-/* The caller has a CPU of its own and the mapper another one: to sleep would cost a wake-up. */
+/* The caller has a CPU to itself and the mapper another one: to sleep would cost a wake-up. */
 static bool spin_done_locked(struct platform_as *as, u64 *sum)
 {
 	struct platform_context *ctx = context_current();
 	u64 began = tsc_now();
 
-	if (!ctx || ctx->as != as || !ctx->pace.pair || ctx->bound != as->mapper_bound)
+	if (!ctx || ctx->as != as || !ctx->pace.pair || ctx->bound != as->mapper_bound ||
+	    atomic_load_explicit(&as->platform->active, memory_order_relaxed) > 1)
 		return false;
 	while (!read_done_locked(as, sum))
 		if (tsc_now() - began > as->platform->spin_limits.window_tsc)

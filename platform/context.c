@@ -148,6 +148,7 @@ static int start_thread_locked(struct platform_context *ctx)
 	tid = as_submit_locked(as, CMD_KIND_THREAD, mapped ? 0 : 1);
 	if (tid < 0)
 		return (int)tid;
+	ctx->bound = as->mapper_bound; /* which it has inherited */
 	as->slot_control[ctx->local_slot] &= ~SLOT_NOT_MAPPED;
 	/* The mapper is trusted, but running guest code in it would be the end. */
 	if (tid == 0 || tid == as->pid) {

@@ -205,15 +205,15 @@ struct platform_as {
 	bool failed;	    /* ... and one has failed: the next batch says so */
 	struct list parked; /* platform_context.node: threads that wait for the next context */
 	u32 parked_count;
-	bool spent;		  /* platform_as_retire: not for reuse */
-	bool lost_thread;	  /* one left that nobody remembers: not for reuse */
-	bool clean;		  /* nothing of a guest is mapped, by the mapper's word */
-	_Atomic u32 mapper_bound; /* the pair whose stubs' CPU the mapper is bound to; 0: none */
-	_Atomic u64 wall_tsc;	  /* time in guest code of all contexts: the last sum */
-	u64 gone_tsc;		  /* of contexts that are gone; protected by lock */
-	_Atomic bool own_gs;	  /* the guest uses GS, or is stepped: no patched calls any more */
-	u64 former_cpu_ns;	  /* immutable between reuses: CPU time of former guests */
-	struct list pool_node;	  /* protected by pool.lock */
+	bool spent;	       /* platform_as_retire: not for reuse */
+	bool lost_thread;      /* one left that nobody remembers: not for reuse */
+	bool clean;	       /* nothing of a guest is mapped, by the mapper's word */
+	u32 mapper_bound;      /* the pair whose stubs' CPU the mapper is bound to; 0: none */
+	_Atomic u64 wall_tsc;  /* time in guest code of all contexts: the last sum */
+	u64 gone_tsc;	       /* of contexts that are gone; protected by lock */
+	_Atomic bool own_gs;   /* the guest uses GS, or is stepped: no patched calls any more */
+	u64 former_cpu_ns;     /* immutable between reuses: CPU time of former guests */
+	struct list pool_node; /* protected by pool.lock */
 	_Atomic u32 context_count;
 	/* seccomp, pair.c: how often its threads have stopped, and how long they have spun */
 	_Atomic u64 stops, spun_tsc;

@@ -61,12 +61,15 @@ bool late_begin(struct platform_context *ctx)
 		return false;
 	atomic_store(&as->late_count, 0);
 	as->cmd->slot = ctx->stub_addr;
+	/* A stub that sleeps would have to be woken to wake the mapper, and one on another CPU
+	 * gains nothing by it. Or it is about to say that it sleeps. */
 	old = atomic_load(&ctx->shared->word);
-	do {
-		wake = old & TURN_STUB_SLEEPS || !ctx->bound || ctx->bound != as->mapper_bound;
-		turn = wake ? TURN_MAPPER | (old & TURN_STUB_SLEEPS)
-			    : TURN_MAPPER | TURN_WAKE_MAPPER | (as->seq + 1) << TURN_SEQ_SHIFT;
-	} while (!atomic_compare_exchange_weak(&ctx->shared->word, &old, turn));
+	wake = old & TURN_STUB_SLEEPS || !ctx->bound || ctx->bound != as->mapper_bound;
+	turn = TURN_MAPPER | TURN_WAKE_MAPPER | (as->seq + 1) << TURN_SEQ_SHIFT;
+	if (wake || !atomic_compare_exchange_strong(&ctx->shared->word, &old, turn)) {
+		wake = true;
+		atomic_store(&ctx->shared->word, TURN_MAPPER | (old & TURN_STUB_SLEEPS));
+	}
 	as->pending = as_begin_locked(as, CMD_KIND_RESUME, count, wake);
 	return true;
 }

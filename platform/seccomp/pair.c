@@ -98,10 +98,12 @@ static u32 choose(const struct cpu_pairs *pairs)
  */
 static void bind_mapper(struct platform_as *as, u32 pair, u32 cpu)
 {
-	if (atomic_exchange(&as->mapper_bound, pair) == pair)
+	MUTEX_GUARD(&as->lock);
+	if (as->mapper_bound == pair)
 		return;
-	if (pair ? host_bind_cpu(as->pid, cpu) : host_unbind_cpu(as->pid))
-		atomic_store(&as->mapper_bound, 0);
+	as->mapper_bound = pair;
+	if ((pair ? host_bind_cpu(as->pid, cpu) : host_unbind_cpu(as->pid)) < 0)
+		as->mapper_bound = 0;
 }
 
 static void join(struct platform_context *ctx)
@@ -129,11 +131,16 @@ void pair_end(struct platform_context *ctx)
 
 static void pair_leave(struct platform_context *ctx)
 {
+	bool joined = ctx->pace.pair;
+
 	pair_end(ctx);
 	if (ctx->bound)
 		host_unbind_cpu(ctx->tid);
 	ctx->bound = 0;
-	bind_mapper(ctx->as, 0, 0);
+	/* Others of its process may be on the pair still: they do without the mapper beside them.
+	 */
+	if (joined)
+		bind_mapper(ctx->as, 0, 0);
 	host_unbind_self();
 }
 
@@ -158,7 +165,6 @@ static bool alone(const struct platform_context *ctx)
 static void sample(struct platform_context *ctx, u64 now)
 {
 	bool lone = alone(ctx);
-
 	struct turn_pace *pace = &ctx->pace;
 	struct pace_sample s = sample_now(ctx), *last = &pace->sample;
 	u64 each = per_stop(s.own_ns - last->own_ns, pace->spun_tsc, pace->stops) +
@@ -234,8 +240,10 @@ u64 pair_watch(struct platform_context *ctx, struct pair_watch *w, u64 now)
 		return w->next_ns;
 	cpu = as_cpu_ns(ctx->as);
 	ran = cpu - w->cpu_ns;
-	/* One that is alone has its CPU to itself, unless somebody else uses it, too. */
-	if (w->cpu_ns && ran > w->interval_ns / 4 && (!lone || ran < w->interval_ns * 7 / 8))
+	/* One that is alone has its CPU to itself, unless somebody else uses it, too. Others that
+	 * compute may have half of it each, or less. */
+	if (w->cpu_ns && (lone ? ran > w->interval_ns / 16 && ran < w->interval_ns * 7 / 8
+			       : ran > w->interval_ns / 4))
 		pair_leave(ctx);
 	if (w->cpu_ns && (!lone || w->interval_ns < WATCH_LONE_NS))
 		w->interval_ns *= 2;

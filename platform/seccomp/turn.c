@@ -111,15 +111,18 @@ static bool handed_over(struct platform_context *ctx)
 	return turn(ctx) != TURN_STUB;
 }
 
-/* The mapper may need this CPU, and the stub is not back before it is done. True: it is. */
+/* The mapper may need this CPU, unless it is beside the stub; that is not back before it is done.
+ * True: it is. */
 static bool spin_for_mapper(struct platform_context *ctx)
 {
+	bool beside =
+		atomic_load_explicit(&ctx->shared->word, memory_order_relaxed) & TURN_WAKE_MAPPER;
 	u64 began = tsc_now();
 
 	while (turn(ctx) == TURN_MAPPER) {
 		if (tsc_now() - began > 2 * ctx->platform->spin_limits.window_tsc)
 			return false;
-		if (ctx->pace.pair)
+		if (beside)
 			__builtin_ia32_pause();
 		else
 			host_yield();

@@ -78,6 +78,7 @@ static int resolve_fault(struct task *t, const struct platform_stop *stop, int *
 			     ret_sig, ret_code);
 		if (r != -EAGAIN)
 			return r;
+		assert_no_locks();
 		platform_context_idle(t->ctx, true);
 		mm_await_child(t->mm);
 		platform_context_idle(t->ctx, false);

@@ -388,6 +388,32 @@ CASE(stack_is_copied)
 	conf_join(pid);
 	CHECK_EQ(local, 1);
 }
+/* fork by a bare system call; the child writes one byte at p, before anything else, and exits. */
+static pid_t fork_to_write(volatile char *p)
+{
+	long pid;
+
+	__asm__ volatile("syscall\n test %%rax, %%rax\n jnz 1f\n movb $0x55, (%1)\n"
+			 "mov %2, %%eax\n xor %%edi, %%edi\n syscall\n 1:"
+			 : "=a"(pid)
+			 : "r"(p), "i"(SYS_exit), "0"(SYS_fork)
+			 : "rcx", "r11", "rdi", "memory");
+	return (pid_t)pid;
+}
+/* The child's first write to memory that it shares, at the lowest addresses, too. */
+CASE(first_write_at_low_address)
+{
+	static const size_t at[] = { 0x110000, 0x180000, 0x1f0000, 0x10000000 };
+	for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+		volatile char *p = mmap((void *)at[i], 16 * PG, PROT_READ | PROT_WRITE,
+					MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		CHECK(p == (void *)at[i]);
+		memset((char *)p, 7, 16 * PG);
+		conf_join(fork_to_write(p));
+		for (size_t k = 0; k < 16; k++)
+			CHECK_EQ(p[k * PG], 7);
+	}
+}
 CASE(repeated_fork_is_stable)
 {
 	char *p = rw(256);

@@ -44,7 +44,9 @@ static struct platform *plat;
 
 static void setup(enum platform_kind kind, bool start)
 {
-	struct platform_config config = { .kind = kind, .reuse = true, .spin = true, .late = true };
+	struct platform_config config = {
+		.kind = kind, .reuse = true, .spin = true, .pairs = true, .late = true
+	};
 
 	if (!file_mem) {
 		file.host_fd = memfd_create("guest", MFD_CLOEXEC);

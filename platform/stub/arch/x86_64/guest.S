@@ -34,10 +34,11 @@
 	.globl call_fp, call_fp_end
 	.hidden call_fp, call_fp_end
 /*
- * eax is the word. With TURN_WAKE_MAPPER: wakes the mapper, once there is its command. Keeps eax, by
- * way of \save; spoils rcx, rdx, rsi, rdi, r11.
+ * eax is the word. With TURN_WAKE_MAPPER: wakes the mapper, once there is its command. Another thread
+ * of the sentry may have done so: then the word changes, and it goes on at \changed with it. Keeps
+ * eax, by way of \save; spoils rcx, rdx, rsi, rdi, r11.
  */
-	.macro wake_mapper save
+	.macro wake_mapper word, save, changed
 	test $TURN_WAKE_MAPPER, %eax
 	jz .Lawake\@
 	mov %eax, \save
@@ -45,9 +46,14 @@
 	shr $TURN_SEQ_SHIFT, %ecx
 	movabs $STUB_CMD, %rdi
 .Lsoon\@:
-	pause
 	cmp %cx, CMD_SEQ(%rdi)
-	jne .Lsoon\@
+	je .Lnow\@
+	pause
+	mov \word, %eax
+	cmp %eax, \save
+	je .Lsoon\@
+	jmp \changed
+.Lnow\@:
 	mov $__NR_futex, %eax
 	mov $FUTEX_WAKE, %esi
 	mov $1, %edx
@@ -179,7 +185,7 @@ call_handed:
 	je 4f
 	cmp $TURN_EXIT, %al
 	je exit_gadget
-	wake_mapper %r9d
+	wake_mapper %gs:CTX_WORD, %r9d, 3b
 	mov %eax, %edx
 	mov $__NR_futex, %eax
 	mov %gs:CTX_SELF, %rdi
@@ -407,7 +413,7 @@ wait_turn:	/* eax: the word as last seen */
 	je frame_return
 	cmp $TURN_EXIT, %al
 	je exit_gadget
-	wake_mapper %r15d
+	wake_mapper CTX_WORD(%r12), %r15d, wait_turn
 	mov %eax, %edx
 	mov $__NR_futex, %eax
 	lea CTX_WORD(%r12), %rdi

@@ -64,9 +64,9 @@ mapper_loop:
 	xor %r8d, %r8d
 	xor %r9d, %r9d
 	syscall
-	cmp $-110, %rax			/* ETIMEDOUT */
+	cmp %ebx, CMD_SEQ(%rbp)
 	jne mapper_loop
-	/* Nothing to do for a while: is our sentry still there? */
+	/* Nothing to do, for a while or for guests that wake us: is our sentry still there? */
 	mov $__NR_getppid, %eax
 	syscall
 	movabs $STUB_CONFIG, %rcx
