@@ -350,13 +350,52 @@ static void test_sentry_killed(void **state)
 	prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
+static _Atomic bool stop_all;
+GUEST(g_call_and_read, "1: mov $39, %eax; syscall; mov (%rdi), %rax; jmp 1b");
+
+/* Maps beside a guest whose own mappings are left for later: either side may wake the mapper. */
+static void *map_beside(void *arg)
+{
+	struct guest *g = arg;
+
+	while (!atomic_load(&stop_all))
+		platform_as_map(g->as, DATA + 0x100000, 0x1000, &file, DATA_OFF + 0x20000,
+				PROT_READ, false);
+	return NULL;
+}
+
+static void test_late_beside_others(void **state)
+{
+	struct platform_op op = { .kind = PLATFORM_OP_MAP,
+				  .addr = DATA + 0x200000,
+				  .len = 0x1000,
+				  .file = &file,
+				  .offset = DATA_OFF + 0x30000,
+				  .prot = PROT_READ };
+	struct guest g;
+	pthread_t t;
+
+	guest_new(&g, g_call_and_read, g_call_and_read_end);
+	g.regs.rdi = DATA;
+	atomic_store(&stop_all, false);
+	pthread_create(&t, NULL, map_beside, &g);
+	for (int i = 0; i < 4000; i++) {
+		platform_switch(g.ctx, &g.regs, &g.stop);
+		assert_int_equal(g.stop.reason, PLATFORM_STOP_SYSCALL);
+		platform_as_map_late(g.as, &op, 1);
+	}
+	atomic_store(&stop_all, true);
+	pthread_join(t, NULL);
+	guest_free(&g);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest cases[] = {
 		cmocka_unit_test(test_interrupt), cmocka_unit_test(test_two_threads_unmap),
 		cmocka_unit_test(test_reuse),	  cmocka_unit_test(test_death_in_pool),
 		cmocka_unit_test(test_many),	  cmocka_unit_test(test_death),
-		cmocka_unit_test(test_parallel),
+		cmocka_unit_test(test_parallel),  cmocka_unit_test(test_late_beside_others),
 	};
 	const struct CMUnitTest single[] = { cmocka_unit_test(test_sentry_killed) };
 
