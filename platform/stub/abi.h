@@ -196,8 +196,8 @@
 #define TURN_MASK 0xff
 #define TURN_STUB_SLEEPS 0x100
 #define TURN_SENTRY_SLEEPS 0x200
-/* With TURN_MAPPER: the stub's thread wakes the mapper, which is to have the same CPU, once there is
- * the command whose number's low half is in the word's high half. */
+/* With TURN_MAPPER: the stub's thread wakes the mapper, which is to have the same CPU, once there
+ * is the command whose number's low half is in the word's high half. */
 #define TURN_WAKE_MAPPER 0x400
 #define TURN_SEQ_SHIFT 16
 
