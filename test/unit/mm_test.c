@@ -515,6 +515,7 @@ static void test_threads(void **state)
 	begin();
 	map_anon(procs[0].mm, BASE, OWN * THREADS * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_FIXED,
 		 &no_limits);
+	fake.threads = true;
 	for (int i = 0; i <= THREADS; i++) {
 		w[i] = (struct worker){ .mm = procs[0].mm, .index = i, .seed = (unsigned)i };
 		mm_user_get(procs[0].mm);
@@ -523,6 +524,7 @@ static void test_threads(void **state)
 	}
 	for (int i = 0; i <= THREADS; i++)
 		pthread_join(t[i], NULL);
+	fake.threads = false;
 	for (int i = 0; i <= THREADS; i++)
 		mm_user_put(procs[0].mm);
 	for (int k = 0; k < THREADS; k++)
