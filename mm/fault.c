@@ -108,7 +108,7 @@ static int fault_locked(struct mm *mm, struct vma *v, u64 page, bool write, bool
 	if (p && (p->host_prot & need))
 		return spurious(mm, v, p, page);
 	mm->spurious_count = 0;
-	if (write && p && p->owned && p->cow && !v->mappable &&
+	if (mm->fork_wait && write && p && p->owned && p->cow && !v->mappable &&
 	    !pgalloc_exclusive(pgalloc_of(p->file), pma_subrange(p, page, page + PAGE_SIZE)) &&
 	    fork_watch_wants_wait(mm))
 		return -EAGAIN;

@@ -211,11 +211,19 @@ bool pair_update(struct platform_context *ctx)
 	return ctx->pace.pair;
 }
 
-bool pair_join_alone(struct platform_context *ctx)
+bool pair_join_alone(struct platform_context *ctx, u64 gap_tsc)
 {
+	u64 now;
+
+	/* The clock comes last: it costs as much as a turn. */
 	if (!alone(ctx))
 		return false;
+	now = tsc_now();
+	if (now - ctx->pace.moved_tsc < gap_tsc)
+		return false;
 	join(ctx);
+	if (ctx->pace.pair)
+		ctx->pace.moved_tsc = now;
 	return ctx->pace.pair;
 }
 

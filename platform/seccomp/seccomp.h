@@ -50,8 +50,9 @@ bool turn_run(struct platform_context *ctx, u32 resume);
 
 /* Before each turn of the stub. True: both sides are on a pair, where spinning is always right. */
 bool pair_update(struct platform_context *ctx);
-/* True: the only pair is theirs now, for no other context runs. */
-bool pair_join_alone(struct platform_context *ctx);
+/* One that left the only pair to another context: true if it has it to itself now. Not sooner than
+ * gap_tsc after its last move. */
+bool pair_join_alone(struct platform_context *ctx, u64 gap_tsc);
 /* Other contexts are on the pair that ctx is on. */
 bool pair_shared(const struct platform_context *ctx);
 /* The owner of a context on a pair sleeps: looks, less and less often, whether the stub computes,

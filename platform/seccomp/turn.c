@@ -223,18 +223,6 @@ static bool wait_turn(struct platform_context *ctx)
 	}
 }
 
-/* One that left its pair to another context has it to itself now. */
-static bool rejoined(struct platform_context *ctx)
-{
-	u64 now = tsc_now();
-
-	if (now - ctx->pace.moved_tsc < ctx->platform->spin_limits.window_tsc * MOVE_WINDOWS ||
-	    !pair_join_alone(ctx))
-		return false;
-	ctx->pace.moved_tsc = now;
-	return true;
-}
-
 /*
  * How long the stub may spin: on a pair that others use, too, only for a moment; on one of its own
  * twice as long as calls usually take, for large reads and writes take longer than a wake-up.
@@ -263,7 +251,7 @@ static bool decide(struct platform_context *ctx, u32 *ret_rounds)
 	if (pace->stub_spins)
 		pace->stub_spun_tsc += MIN(ctx->clock.service, window);
 	pace->stub_spins = false;
-	if (pair_update(ctx) || rejoined(ctx)) {
+	if (pair_update(ctx) || pair_join_alone(ctx, window * MOVE_WINDOWS)) {
 		spinning = pace->stub_spins = true;
 	} else if (cpus_to_spare(p) && apart(ctx)) {
 		bool probe = pace->turns++ % PROBE_EVERY < PROBE_TURNS;
