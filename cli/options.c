@@ -62,6 +62,8 @@ static const char help_text[] =
 	"  --late auto|off         make mappings as the guest goes on, without waiting for them\n"
 	"  --fork-wait auto|off    let who has forked wait a little for its child to execute a\n"
 	"                          program or to exit, rather than copy what it writes meanwhile\n"
+	"  --fork-reuse auto|off   let a forked child begin in the host process of an earlier one\n"
+	"                          of the same parent, with what is mapped there\n"
 	"  --no-namespaces         do without host namespaces\n"
 	"\n"
 	"Watching\n"
@@ -96,6 +98,7 @@ enum option_id {
 	OPT_REUSE,
 	OPT_LATE,
 	OPT_FORK_WAIT,
+	OPT_FORK_REUSE,
 	OPT_PASS_FD,
 	OPT_CONFIG,
 	OPT_STRACE,
@@ -128,6 +131,7 @@ static const struct option options[] = {
 	{ "reuse", required_argument, NULL, OPT_REUSE },
 	{ "late", required_argument, NULL, OPT_LATE },
 	{ "fork-wait", required_argument, NULL, OPT_FORK_WAIT },
+	{ "fork-reuse", required_argument, NULL, OPT_FORK_REUSE },
 	{ "pass-fd", required_argument, NULL, OPT_PASS_FD },
 	{ "config", required_argument, NULL, OPT_CONFIG },
 	{ "strace", optional_argument, NULL, OPT_STRACE },
@@ -348,6 +352,7 @@ static int apply_resource_option(struct gathered *g, int id, const char *v)
 	case OPT_PATCH: return auto_or_off("patch", v, &c->patch);
 	case OPT_REUSE: return auto_or_off("reuse", v, &c->reuse);
 	case OPT_LATE: return auto_or_off("late", v, &c->late);
+	case OPT_FORK_REUSE: return auto_or_off("fork-reuse", v, &c->fork_reuse);
 	case OPT_FORK_WAIT: return auto_or_off("fork-wait", v, &c->fork_wait);
 	case OPT_STRACE:
 		if (*v && check_strace_names(v) < 0)
@@ -524,6 +529,7 @@ int options_parse(int argc, char **argv, struct run_config *config)
 				       .reuse = true,
 				       .late = true,
 				       .fork_wait = true,
+				       .fork_reuse = true,
 				       .log = LOG_WARN,
 				       .stats_fd = -1 };
 	config->host_uid = geteuid();

@@ -15,14 +15,7 @@
 /* Kept free in the memory file beside a window, for the next windows of the same vma. */
 #define GROWTH_ROOM (8UL << 20)
 
-/* Puts references of dropped pmas in as few calls as possible. */
-struct puts {
-	struct memfile *file;
-	struct mem_range r;
-	struct mm *holder; /* the stub may have the pages until later */
-};
-
-static void puts_flush(struct puts *q)
+void mm_puts_flush(struct mm_puts *q)
 {
 	if (q->file && q->holder)
 		held_add(q->holder, q->file, q->r);
@@ -31,7 +24,7 @@ static void puts_flush(struct puts *q)
 	q->file = NULL;
 }
 
-static void puts_add(struct puts *q, struct memfile *file, struct mem_range r)
+void mm_puts_add(struct mm_puts *q, struct memfile *file, struct mem_range r)
 {
 	if (!file)
 		return;
@@ -40,7 +33,7 @@ static void puts_add(struct puts *q, struct memfile *file, struct mem_range r)
 	} else if (q->file == file && q->r.start == r.end) {
 		q->r.start = r.start;
 	} else {
-		puts_flush(q);
+		mm_puts_flush(q);
 		q->file = file;
 		q->r = r;
 	}
@@ -58,7 +51,7 @@ static bool any_mapped(struct mm *mm, u64 start, u64 end)
 
 int backing_drop(struct mm *mm, u64 start, u64 end, bool only_shared)
 {
-	struct puts q = { 0 };
+	struct mm_puts q = { 0 };
 	struct pma *p, *next;
 
 	mutex_assert_held(&mm->active_lock);
@@ -76,10 +69,10 @@ int backing_drop(struct mm *mm, u64 start, u64 end, bool only_shared)
 			pma_set_host(&mm->pmas, p, PMA_UNMAPPED, PROT_NONE);
 			continue;
 		}
-		puts_add(&q, p->file, pma_range(p));
+		mm_puts_add(&q, p->file, pma_range(p));
 		pma_set_drop(&mm->pmas, p);
 	}
-	puts_flush(&q);
+	mm_puts_flush(&q);
 	return 0;
 }
 
@@ -105,7 +98,7 @@ static bool may_keep(struct mm *mm, u64 start, u64 end, u64 *ret_bytes, size_t *
 
 int backing_release(struct mm *mm, u64 start, u64 end)
 {
-	struct puts q = { 0 };
+	struct mm_puts q = { 0 };
 	struct stub_batch b;
 	struct pma *p, *next;
 	size_t count;
@@ -130,12 +123,12 @@ int backing_release(struct mm *mm, u64 start, u64 end)
 				stub_batch_protect(&b, p->start, p->end, PROT_NONE);
 			keep_add(mm, p);
 		} else {
-			puts_add(&q, p->file, pma_range(p));
+			mm_puts_add(&q, p->file, pma_range(p));
 		}
 		pma_set_drop(&mm->pmas, p);
 	}
 	stub_batch_end(&b);
-	puts_flush(&q);
+	mm_puts_flush(&q);
 	return 0;
 }
 
@@ -164,7 +157,7 @@ static int map_over(struct mm *mm, const struct pma *value, bool replaces, bool 
 
 int backing_install(struct mm *mm, const struct vma *v, const struct pma *value, bool map_now)
 {
-	struct puts q = { 0 };
+	struct mm_puts q = { 0 };
 	struct pma new = *value, *p, *next;
 	u64 start = value->start, end = value->end;
 	bool replaces, late = false;
@@ -191,11 +184,11 @@ int backing_install(struct mm *mm, const struct vma *v, const struct pma *value,
 	pma_set_split(&mm->pmas, start, end);
 	for (p = pma_set_seek(&mm->pmas, start); p && p->start < end; p = next) {
 		next = pma_next(p);
-		puts_add(&q, p->file, pma_range(p));
+		mm_puts_add(&q, p->file, pma_range(p));
 		pma_set_drop(&mm->pmas, p);
 	}
 	pma_set_merge(&mm->pmas, pma_set_add(&mm->pmas, &new));
-	puts_flush(&q);
+	mm_puts_flush(&q);
 	return 0;
 }
 

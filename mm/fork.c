@@ -165,18 +165,22 @@ static void take_hot(struct mm *parent, struct mm *child)
 	qsort(parent->hot, (size_t)parent->hot_count, sizeof(parent->hot[0]), by_start);
 }
 
-static int give_copy(struct mm *child, const struct vma *v, struct pma *value)
+static int give_copy(struct mm *child, struct legacy *legacy, const struct vma *v,
+		     struct pma *value)
 {
 	struct mem_range dst;
-	int err = backing_allocate_copy(child, v, value, &dst);
+	int err;
 
-	if (err < 0)
-		return err;
-	child->copy_next = dst.end;
+	if (!legacy_copy(child, legacy, v, value)) {
+		err = backing_allocate_copy(child, v, value, &dst);
+		if (err < 0)
+			return err;
+		child->copy_next = dst.end;
+		value->file = child->memfile;
+		value->offset = dst.start;
+		value->cow = false;
+	}
 	MM_COUNT(child, fork_copy);
-	value->file = child->memfile;
-	value->offset = dst.start;
-	value->cow = false;
 	pma_set_merge(&child->pmas, pma_set_add(&child->pmas, value));
 	return 0;
 }
@@ -196,7 +200,8 @@ static u64 alike_until(const struct mm *parent, const struct vma *v, u64 start, 
 /* Shares what parent has with child. Both active locks held, until the references are taken. */
 struct sharing {
 	struct mm *parent, *child;
-	u64 plain_until; /* so far all vmas are alike for fork */
+	struct legacy *legacy; /* that the child begins with, or NULL */
+	u64 plain_until;       /* so far all vmas are alike for fork */
 	/* References that the child still has to take, for many pmas at once. */
 	struct memfile *file;
 	struct mem_range range;
@@ -287,15 +292,15 @@ static int share(struct sharing *s, const struct vma *v, struct pma *p, u64 *at)
 	value.host_prot = PROT_NONE;
 	value.host_map = PMA_UNMAPPED;
 	if (alone)
-		return give_copy(child, v, &value);
+		return give_copy(child, s->legacy, v, &value);
 	value.cow = p->cow = true;
 	give_shared(s, &value);
 	return 0;
 }
 
-static int share_pmas(struct mm *parent, struct mm *child)
+static int share_pmas(struct mm *parent, struct mm *child, struct legacy *legacy)
 {
-	struct sharing s = { .parent = parent, .child = child };
+	struct sharing s = { .parent = parent, .child = child, .legacy = legacy };
 	struct pma *p = pma_set_first(&parent->pmas);
 	u64 at = 0;
 	int err = 0;
@@ -376,15 +381,19 @@ static u32 prefault_kind(struct mm *parent, struct mm *child, bool files, u32 ro
  * programs and libraries come first: they are in many small pieces. Pages of files are asked
  * for again, so that a truncation under way is not missed. Both active locks held.
  */
-static void prefault(struct mm *parent, struct mm *child)
+static void prefault(struct mm *parent, struct mm *child, struct legacy *legacy)
 {
 	struct stub_batch b;
 	u32 count;
 
 	stub_batch_begin(child, &b);
+	if (legacy)
+		legacy_adopt(child, legacy, &b);
 	count = prefault_kind(parent, child, true, PREFAULT_MAX, &b);
 	prefault_kind(parent, child, false, PREFAULT_MAX - MIN(count, PREFAULT_MAX), &b);
 	stub_batch_end_maps(&b);
+	if (legacy)
+		legacy_adopted(child, legacy);
 }
 
 /*
@@ -474,16 +483,22 @@ static int fork_mm(struct mm *parent, struct platform_as *fresh, struct platform
 		.text = parent->text,
 		.totals = parent->totals,
 		.fork_wait = parent->fork_wait,
+		.fork_reuse = parent->fork_reuse,
 	};
+	struct legacy *legacy = legacy_take(parent);
 	struct mm *child = NULL;
-	int err = mm_new(&config, &child);
+	int err = mm_new_in(&config, legacy ? legacy->as : NULL, &child);
 
-	if (err < 0 && !fresh)
-		return err;
-	if (err == 0)
+	if (err == 0) {
 		child->dumpable = parent->dumpable;
-	if (err == 0)
 		child->policy = mm_policy_inherited(parent);
+		if (legacy)
+			legacy->as = NULL;
+	} else {
+		legacy_return(parent, legacy);
+		if (!fresh)
+			return err;
+	}
 	rwlock_wrlock(&parent->map_lock);
 	if (err == 0)
 		err = copy_vmas(parent, child);
@@ -491,11 +506,12 @@ static int fork_mm(struct mm *parent, struct platform_as *fresh, struct platform
 	if (err == 0) {
 		mutex_lock_nested(&child->active_lock);
 		take_hot(parent, child);
-		err = share_pmas(parent, child);
+		err = share_pmas(parent, child, legacy);
 		child->copy_next = 0;
 		if (err == 0) {
 			fork_watch_begin(parent, child);
-			prefault(parent, child);
+			legacy_begin(parent, child);
+			prefault(parent, child, legacy);
 		}
 		mutex_unlock(&child->active_lock);
 	}
@@ -507,7 +523,10 @@ static int fork_mm(struct mm *parent, struct platform_as *fresh, struct platform
 	mutex_unlock(&parent->active_lock);
 	rwlock_unlock(&parent->map_lock);
 	if (err < 0) {
-		mm_put(child);
+		if (child) {
+			mm_put(child);
+			legacy_return(parent, legacy);
+		}
 		return err;
 	}
 	*ret_child = child;

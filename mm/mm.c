@@ -77,7 +77,7 @@ u64 mm_space(struct mm *mm)
 	return __atomic_load_n(&mm->total, __ATOMIC_RELAXED);
 }
 
-int mm_new(const struct mm_config *config, struct mm **ret)
+int mm_new_in(const struct mm_config *config, struct platform_as *as, struct mm **ret)
 {
 	static struct mm_totals nobodys;
 	struct mm *mm = calloc(1, sizeof(*mm));
@@ -87,7 +87,8 @@ int mm_new(const struct mm_config *config, struct mm **ret)
 		return -ENOMEM;
 	pma_set_init(&mm->pmas);
 	err = pma_set_reserve(&mm->pmas, 2 * PMA_RESERVE);
-	if (err == 0)
+	mm->as = as;
+	if (err == 0 && !as)
 		err = platform_as_new(config->platform, &mm->as);
 	if (err < 0) {
 		pma_set_destroy(&mm->pmas);
@@ -102,6 +103,7 @@ int mm_new(const struct mm_config *config, struct mm **ret)
 	mm->acct_id = config->acct_id;
 	mm->totals = config->totals ? config->totals : &nobodys;
 	mm->fork_wait = config->fork_wait;
+	mm->fork_reuse = config->fork_reuse;
 	text_mm_init(mm, config->text);
 	platform_guest_limits(config->platform, &mm->min, &mm->max);
 	mm->mmap_base = mm->max;
@@ -120,6 +122,11 @@ int mm_new(const struct mm_config *config, struct mm **ret)
 	MM_COUNT(mm, spaces);
 	*ret = mm;
 	return 0;
+}
+
+int mm_new(const struct mm_config *config, struct mm **ret)
+{
+	return mm_new_in(config, NULL, ret);
 }
 
 struct mm *mm_get(struct mm *mm)
@@ -194,7 +201,7 @@ static void empty(struct mm *mm)
 
 void mm_finish(struct mm *mm)
 {
-	if (mm)
+	if (mm && !legacy_wanted(mm))
 		empty(mm);
 	mm_put(mm);
 }
@@ -205,6 +212,8 @@ void mm_put(struct mm *mm)
 		return;
 	if (!mm->torn_down)
 		tear_down(mm);
+	if (legacy_wanted(mm))
+		legacy_leave(mm);
 	empty(mm);
 	text_mm_gone(mm);
 	platform_as_put(mm->as);
@@ -213,6 +222,7 @@ void mm_put(struct mm *mm)
 	keep_destroy(mm);
 	hot_put(mm->hot_set);
 	fork_watch_end(mm);
+	legacy_end(mm);
 	atomic_fetch_sub_explicit(&mm->totals->spaces, 1, memory_order_relaxed);
 	rwlock_destroy(&mm->map_lock);
 	mutex_destroy(&mm->active_lock);
@@ -223,6 +233,14 @@ void mm_put(struct mm *mm)
 struct platform_as *mm_as(struct mm *mm)
 {
 	return mm->as;
+}
+
+void mm_settle(struct mm *mm)
+{
+	if (platform_as_settle(mm->as) == 0)
+		return;
+	MUTEX_GUARD(&mm->active_lock);
+	stub_drop_all(mm);
 }
 
 void mm_user_get(struct mm *mm)

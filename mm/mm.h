@@ -57,6 +57,7 @@ struct mm_config {
 	struct text *text;	  /* NULL: system call sites are not patched */
 	struct mm_totals *totals; /* NULL: not counted */
 	bool fork_wait;		  /* the caller of mm_fault is one that can wait: -EAGAIN */
+	bool fork_reuse;	  /* children go on in stubs of earlier ones, see mm/legacy.c */
 };
 
 /* An empty address space with a stub. One reference; the caller is its first user. 0, -ENOMEM,
@@ -65,6 +66,9 @@ int mm_new(const struct mm_config *config, struct mm **ret);
 struct mm *mm_get(struct mm *mm);
 void mm_put(struct mm *mm); /* last: unmaps, frees */
 struct platform_as *mm_as(struct mm *mm);
+/* Before a guest thread of a new child of fork first runs: what fork has left to the stub is done,
+ * or nothing is mapped there at all. */
+void mm_settle(struct mm *mm);
 /* Several tasks may use an mm; users reaching zero (exit, exec) unmaps all at once: files know it
  * when mm_user_put returns, emptying the stub and the memory may be left to mm_finish.
  * mm_new and mm_fork return with one user, their caller. */

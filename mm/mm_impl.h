@@ -61,7 +61,7 @@ struct mm {
 	struct memfile *memfile;
 	u32 acct_id;
 	struct mm_totals *totals;
-	bool fork_wait;
+	bool fork_wait, fork_reuse;
 	u64 min, max; /* guest addresses */
 
 	struct rwlock map_lock;
@@ -107,6 +107,9 @@ struct mm {
 		u64 until_ns;		  /* to wait now */
 		u64 typical_ns;		  /* how long children had their memory */
 	} patience;
+	struct legacies *legacies,
+		*bequest;	    /* legacy.c: for its children, and its parent's; each a
+				       reference or NULL; the first protected by active_lock */
 	struct fork_watch *watched; /* by its parent, as long as it has memory; a reference */
 	u64 copy_next; /* in the memory file, behind the last copy that a fork made for this one */
 	u64 spurious_addr; /* last fault that found its page mapped, and how often */
@@ -151,6 +154,8 @@ struct mm_write_pin {
 	struct mem_range range;
 };
 
+/* mm_new with a stub that there is, whose reference it takes over; NULL: a new one. */
+int mm_new_in(const struct mm_config *config, struct platform_as *as, struct mm **ret);
 /* Releases what tear-down has left. active_lock held. */
 void mm_empty_locked(struct mm *mm);
 
@@ -325,6 +330,15 @@ void held_give_back(struct mm *mm);
 
 /* ---- backing (backing.c, cow.c); active_lock held ---- */
 
+/* References of dropped pmas, given back in as few calls as possible. */
+struct mm_puts {
+	struct memfile *file;
+	struct mem_range r;
+	struct mm *holder; /* the stub may have the pages until later */
+};
+void mm_puts_add(struct mm_puts *q, struct memfile *file, struct mem_range r);
+void mm_puts_flush(struct mm_puts *q);
+
 /*
  * Enters memory file pages (whose references it takes over) as the backing of
  * [start, end), replacing what was there, in the stub too when any of it was
@@ -405,6 +419,39 @@ void fork_watch_gone(struct mm *child);
 void fork_watch_end(struct mm *mm);
 /* A page of mm that is shared since fork is to be written: mm_await_child first. */
 bool fork_watch_wants_wait(struct mm *mm);
+
+/* ---- legacy.c ---- */
+
+/* A stub, a reference, with the record of what it has mapped. What is mapped for writing are
+ * private pages, with references to them; what is mapped for reading may belong to anybody by now.
+ */
+struct legacy {
+	struct platform_as *as;
+	struct pma_set pmas;
+	u64 bytes; /* private; they count as kept */
+};
+
+/* mm, torn down, has a parent that may use its stub for another child. */
+bool legacy_wanted(struct mm *mm);
+/* By the last who has a reference, legacy_wanted: mm's memory is given up and mm->as is NULL, or
+ * nothing has changed. No locks. */
+void legacy_leave(struct mm *mm);
+/* mm itself goes. No locks. */
+void legacy_end(struct mm *mm);
+/* What an earlier child has left, for one whose mm->as is the legacy's, or NULL. No locks. */
+struct legacy *legacy_take(struct mm *parent);
+/* It was not used after all, and its `as` is still the legacy's. */
+void legacy_return(struct mm *parent, struct legacy *l);
+/* child, of parent, may leave one in its turn. active_lock of both. */
+void legacy_begin(struct mm *parent, struct mm *child);
+/* value is to be the child's own copy: over private pages of l, and mapped, if there are some for
+ * it. Then value is the child's. False: it is as it was. l may be NULL. */
+bool legacy_copy(struct mm *child, struct legacy *l, const struct vma *v, struct pma *value);
+/* The child's pmas are there: those that l has mapped as they would be count as mapped, the rest is
+ * unmapped in b. */
+void legacy_adopt(struct mm *child, struct legacy *l, struct stub_batch *b);
+/* b has been begun. Frees l. The child's guest may run after mm_settle. */
+void legacy_adopted(struct mm *child, struct legacy *l);
 
 /* Faults in [start, end) as mlock and MAP_POPULATE do. Takes active_lock itself. 0, -EFAULT,
  * -ENOMEM. */

@@ -386,3 +386,20 @@ int pgalloc_allocate_copy(struct pgalloc *from, struct mem_range src, bool still
 		*ret = dst;
 	return err;
 }
+
+int pgalloc_copy_onto(struct pgalloc *from, struct mem_range src, bool still, struct pgalloc *to,
+		      struct mem_range dst)
+{
+	struct mem_range run;
+	u64 pages = RESIDENT_FIRST;
+	int err;
+
+	if (from->file.disk_backed || to->file.disk_backed ||
+	    !next_committed(from, src, still ? &pages : NULL, &run) || run.start != src.start ||
+	    run.end != src.end)
+		return -ENODATA;
+	err = overwrite(from, src.start, to, dst.start, mem_range_len(src));
+	if (err == 0)
+		atomic_fetch_add_explicit(&to->copied, mem_range_len(src), memory_order_relaxed);
+	return err;
+}

@@ -125,6 +125,10 @@ int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_r
 int pgalloc_allocate_copy(struct pgalloc *from, struct mem_range src, bool still,
 			  struct pgalloc *to, const struct pgalloc_opts *opts,
 			  struct mem_range *ret);
+/* Copies src, all of it committed, over dst, which the caller alone has and whatever is in it.
+ * still: as above. 0, -ENODATA (a page of src is not committed; dst is unchanged), -ENOMEM. */
+int pgalloc_copy_onto(struct pgalloc *from, struct mem_range src, bool still, struct pgalloc *to,
+		      struct mem_range dst);
 
 /* References of the page at r.start; *ret_run is the part of r, from its start, with the same
  * count. */

@@ -456,13 +456,15 @@ void platform_as_batch_begin(struct platform_as *as, const struct platform_op *o
 	atomic_store(&as->late_count, 0);
 	ASSERT(first + count <= CMD_MAX_OPS);
 	for (size_t i = 0; i < count; i++)
-		if (as_encode(as, &ops[i], &as->cmd->ops[first + i]) < 0)
+		if (as_encode(as, &ops[i], &as->cmd->ops[first + i]) < 0) {
+			as->failed = true;
 			return;
+		}
 	as->clean = false;
 	as->pending = as_begin_locked(as, CMD_KIND_BATCH, first + (u32)count, true);
 }
 
-void platform_as_settle(struct platform_as *as)
+int platform_as_settle(struct platform_as *as)
 {
 	u32 count;
 
@@ -472,6 +474,7 @@ void platform_as_settle(struct platform_as *as)
 	if (count && as_submit_locked(as, CMD_KIND_BATCH, count) < 0)
 		as->failed = true;
 	atomic_store(&as->late_count, 0);
+	return as->failed ? -ENOMEM : 0;
 }
 
 int platform_as_map(struct platform_as *as, u64 addr, u64 len, struct memfile *file, u64 offset,

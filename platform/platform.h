@@ -131,11 +131,12 @@ struct platform_op {
 };
 int platform_as_batch(struct platform_as *as, const struct platform_op *ops, size_t count);
 /*
- * A batch of MAPs (64 at most) that runs on while the caller does something else; whatever comes
- * next in as, or platform_as_settle, waits for it. If it fails, the next batch does, with -ENOMEM.
+ * A batch (64 at most) that runs on while the caller does something else; whatever comes next in
+ * as, or platform_as_settle, waits for it. If it fails, the next batch does, with -ENOMEM, and so
+ * does platform_as_settle until then.
  */
 void platform_as_batch_begin(struct platform_as *as, const struct platform_op *ops, size_t count);
-void platform_as_settle(struct platform_as *as);
+int platform_as_settle(struct platform_as *as);
 /*
  * MAPs (and MAP_ZEROs) that the mapper makes as the calling thread's guest thread goes on, which it
  * then wakes itself: two switches less than platform_as_batch. Whatever comes next in as is done
@@ -164,6 +165,12 @@ bool platform_as_alone(struct platform_as *as);
  * takes as long as the kernel takes to tear its page tables down. Seccomp platform.
  */
 void platform_as_retire(struct platform_as *as);
+/*
+ * Makes as, which has no context left, ready for another guest with what is mapped there: the
+ * former one's threads are gone, on the kernel's evidence, and so is what they left in their slots.
+ * False: it cannot be, or the platform does not reuse stubs; it is only good for its last put.
+ */
+bool platform_as_park(struct platform_as *as);
 bool platform_as_dead(struct platform_as *as);
 /* Kills the stub, for when its mappings cannot be brought into a known state. Its guest has no
  * access to memory afterwards. */

@@ -66,28 +66,54 @@ void platform_as_retire(struct platform_as *as)
 	as_kill_nowait(as);
 }
 
-bool pool_keep(struct platform_as *as)
+static bool reusable(const struct platform_as *as)
 {
-	struct platform *p = as->platform;
-	u64 limit = host_clock_ns(CLOCK_MONOTONIC) + LEAVE_LIMIT_NS;
+	return !as->spent && !platform_contexts_bound(as->platform) &&
+	       as->slot_count <= POOL_SLOTS_MAX;
+}
 
-	if (as->spent || platform_contexts_bound(p) || as->slot_count > POOL_SLOTS_MAX ||
-	    !room(&p->pool))
-		return false;
+static bool threads_gone(struct platform_as *as)
+{
 	contexts_retire_parked(as);
-	if (!context_all_gone(as, limit))
-		return false;
-	atomic_store(&as->late_count, 0); /* whose they were is gone */
-	platform_as_settle(as);
-	as->failed = false;
-	if (!as->clean && platform_as_unmap(as, p->guest_min, STUB_AREA - p->guest_min) < 0)
-		return false;
+	return context_all_gone(as, host_clock_ns(CLOCK_MONOTONIC) + LEAVE_LIMIT_NS);
+}
+
+/* A thread waits for the next guest, which finds nothing of the former one but what is mapped. */
+static bool make_ready(struct platform_as *as)
+{
 	if (clean_slots(as) < 0 || context_spare(as) < 0 || atomic_load(&as->dead))
 		return false;
 	as->former_cpu_ns = as_cpu_ns(as);
 	atomic_store(&as->wall_tsc, 0);
 	as->gone_tsc = 0;
 	atomic_store(&as->own_gs, false);
+	return true;
+}
+
+bool platform_as_park(struct platform_as *as)
+{
+	struct platform *p = as->platform;
+
+	/* "Everything else is unmapped" must not mean a vdso that could not be moved away. */
+	if (!reusable(as) || platform_as_own_gs(as) || atomic_load(&p->ending) ||
+	    (p->vdso.end && p->vdso.start < STUB_AREA) || !threads_gone(as))
+		return false;
+	return platform_as_settle(as) == 0 && make_ready(as);
+}
+
+bool pool_keep(struct platform_as *as)
+{
+	struct platform *p = as->platform;
+
+	if (!reusable(as) || !room(&p->pool) || !threads_gone(as))
+		return false;
+	atomic_store(&as->late_count, 0); /* whose they were is gone */
+	platform_as_settle(as);
+	as->failed = false;
+	if (!as->clean && platform_as_unmap(as, p->guest_min, STUB_AREA - p->guest_min) < 0)
+		return false;
+	if (!make_ready(as))
+		return false;
 	MUTEX_GUARD(&p->pool.lock);
 	if (p->pool.closed || p->pool.count >= POOL_MAX)
 		return false;

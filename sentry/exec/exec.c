@@ -260,7 +260,8 @@ int exec_prepare(const struct exec_request *req, struct exec **ret)
 				.acct_id = MEMORY_OF_SPACES,
 				.text = req->kernel->text,
 				.totals = &req->kernel->mm_totals,
-				.fork_wait = req->kernel->fork_wait };
+				.fork_wait = req->kernel->fork_wait,
+				.fork_reuse = req->kernel->fork_reuse };
 	const char *name = req->display_name ? req->display_name : req->path;
 	struct exec *e = calloc(1, sizeof(*e));
 	int r;

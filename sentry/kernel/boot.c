@@ -97,6 +97,7 @@ static int start_platform(struct boot *b)
 		return boot_error(err, "`minisentry doctor`, or another --platform",
 				  "cannot start platform %s", platform_name(b->config->platform));
 	b->kernel.fork_wait = b->config->fork_wait;
+	b->kernel.fork_reuse = b->config->fork_reuse;
 	err = text_new(b->kernel.platform, b->kernel.memory, &b->kernel.text);
 	if (err < 0)
 		return boot_error(err, NULL, "cannot patch system calls");

@@ -46,6 +46,7 @@ struct run_config {
 	bool reuse;			/* of stubs and their threads */
 	bool late;			/* mappings that nobody waits for */
 	bool fork_wait;			/* for a child to be gone, see mm/fork_watch.c */
+	bool fork_reuse;		/* of stubs by the next child, see mm/legacy.c */
 	int pass_fds[RUN_MAX_PASS_FDS]; /* host fd = guest fd */
 	int pass_fd_count;
 	bool strace;

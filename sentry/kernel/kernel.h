@@ -50,7 +50,7 @@ struct kernel {
 	_Atomic u32 queued_signals; /* entries of all signal queues */
 	_Atomic u64 forks, context_switches, interrupts;
 	struct mm_totals mm_totals;
-	bool fork_wait; /* immutable */
+	bool fork_wait, fork_reuse; /* immutable */
 	_Atomic u64 oom_kills;
 	_Atomic bool oom_busy; /* somebody looks for a process to kill, or waits for its end */
 	int stats_fd;	       /* where the launcher reads kernel_stats; -1: nobody asks */

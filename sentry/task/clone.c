@@ -452,7 +452,7 @@ static void run_child(void *arg)
 	struct task *c = arg;
 
 	current_task = c;
-	platform_as_settle(mm_as(c->mm)); /* fork's mappings */
+	mm_settle(c->mm);
 	task_run(c);
 }
 

@@ -137,7 +137,7 @@ static bool one_break(int n, int err, bool part)
 			 (s64)address(0));
 	for (int i = 0; i < BREAK_PAGES; i += 1 + i % 3)
 		write_page(mm, i, (u64)i);
-	assert_int_equal(mm_fork(mm, &child), 0);
+	assert_int_equal(fake_fork(mm, &child), 0);
 	procs[1].mm = child;
 	fail_at(n, err, part);
 	for (int i = 0; i < BREAK_PAGES && countdown; i += 1 + i % 3) {
@@ -196,7 +196,7 @@ static bool one_touch(int n)
 		r = fake_access(mm, address(i), &value, sizeof(value), true);
 		assert_true(r == 0 || r == -ENOMEM);
 	}
-	r = mm_fork(mm, &child);
+	r = fake_fork(mm, &child);
 	assert_true(r == 0 || r == -ENOMEM);
 	procs[1].mm = r == 0 ? child : NULL;
 	happened = failed();

@@ -50,6 +50,7 @@ static struct {
 	unsigned fail_unmap_every;
 	unsigned refuse_defer_every;
 	unsigned refuse_late_every;
+	unsigned refuse_park_every;
 	bool threads;
 } fake;
 
@@ -116,7 +117,7 @@ int platform_as_new(struct platform *p, struct platform_as **ret)
 
 void platform_as_put(struct platform_as *as)
 {
-	if (__atomic_sub_fetch(&as->refs, 1, __ATOMIC_SEQ_CST))
+	if (!as || __atomic_sub_fetch(&as->refs, 1, __ATOMIC_SEQ_CST))
 		return;
 	fake_unmap(as, 0, FAKE_MAX);
 	__atomic_sub_fetch(&fake.as_count, 1, __ATOMIC_SEQ_CST);
@@ -231,9 +232,21 @@ bool platform_as_settled(struct platform_as *as)
 	return !as->late_count && !as->failed;
 }
 
-void platform_as_settle(struct platform_as *as)
+int platform_as_settle(struct platform_as *as)
 {
 	fake_run_late(as);
+	return as->failed < 0 ? -ENOMEM : 0;
+}
+
+bool platform_as_dead(struct platform_as *as)
+{
+	return false;
+}
+
+/* Nothing runs in it until the next mm_settle: what is mapped need not have references. */
+bool platform_as_park(struct platform_as *as)
+{
+	return !fake_fails(fake.refuse_park_every) && platform_as_settle(as) == 0;
 }
 
 int platform_as_map(struct platform_as *as, u64 addr, u64 len, struct memfile *file, u64 offset,
@@ -355,6 +368,16 @@ static void fake_check_all(struct platform_as *as)
 				abort();
 		}
 	}
+}
+
+/* A fork whose child may run. */
+static int fake_fork(struct mm *parent, struct mm **ret_child)
+{
+	int err = mm_fork(parent, ret_child);
+
+	if (err == 0)
+		mm_settle(*ret_child);
+	return err;
 }
 
 /* Within one page. 0, or the signal | si_code << 8. */

@@ -12,7 +12,7 @@ static struct mm_totals totals;
 
 static void begin_counted(void)
 {
-	struct mm_config config = { .totals = &totals, .fork_wait = true };
+	struct mm_config config = { .totals = &totals, .fork_wait = true, .fork_reuse = true };
 	u32 v = 1;
 
 	begin();
@@ -29,7 +29,7 @@ static struct mm *fork_child(void)
 {
 	struct mm *child;
 
-	assert_int_equal(mm_fork(procs[0].mm, &child), 0);
+	assert_int_equal(fake_fork(procs[0].mm, &child), 0);
 	return child;
 }
 
@@ -140,7 +140,7 @@ static void test_no_wait(void **state)
 	mm_user_get(procs[0].mm);
 	assert_int_equal(first_wait(), PIECES);
 	mm_user_put(procs[0].mm);
-	assert_int_equal(mm_fork(child, &grandchild), 0);
+	assert_int_equal(fake_fork(child, &grandchild), 0);
 	end_child(child);
 	end_child(grandchild);
 	mm_await_child(procs[0].mm); /* nobody is there */

@@ -402,7 +402,7 @@ static void test_exhaustion(void **state)
 
 	begin();
 	assert_int_equal(pgalloc_new_memfd(1, 40 * PAGE_SIZE, &memory), 0);
-	config = (struct mm_config){ .memory = memory };
+	config = (struct mm_config){ .memory = memory, .fork_reuse = true };
 	assert_int_equal(mm_new(&config, &mm), 0);
 	map_anon(mm, BASE, 64 * PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_FIXED | MAP_NORESERVE,
 		 &no_limits);
@@ -413,7 +413,7 @@ static void test_exhaustion(void **state)
 	assert_int_equal(fake_access(mm, BASE + 50 * PAGE_SIZE, &got, 4, false), 0);
 	assert_int_equal(mm_copy_out(mm, ua(BASE + 50 * PAGE_SIZE), &v, 4), -EFAULT);
 	/* nothing left for copies after a fork */
-	assert_int_equal(mm_fork(mm, &child), 0);
+	assert_int_equal(fake_fork(mm, &child), 0);
 	v = 6;
 	assert_int_equal(fake_access(mm, BASE, &v, 4, true), -ENOMEM);
 	assert_int_equal(fake_access(mm, BASE, &got, 4, false), 0);
@@ -440,7 +440,7 @@ static void test_futex_keys(void **state)
 	map_pages(&procs[0], 0, 4, FILE_SHARED, 1, PROT_READ | PROT_WRITE);
 	map_anon(mm, BASE + 8 * PAGE_SIZE, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_FIXED,
 		 &no_limits);
-	assert_int_equal(mm_fork(mm, &child), 0);
+	assert_int_equal(fake_fork(mm, &child), 0);
 	assert_int_equal(mm_futex_key(mm, ua(BASE + 8), false, &a), 0);
 	assert_int_equal(mm_futex_key(child, ua(BASE + 8), false, &b), 0);
 	assert_true(a.shared && a.object == b.object && a.offset == b.offset);
@@ -534,7 +534,7 @@ static void test_truncate(void **state)
 	map_pages(&procs[0], 4, 4, FILE_PRIVATE, 0, PROT_READ | PROT_WRITE);
 	for (int i = 0; i < 8; i++)
 		assert_int_equal(fake_access(mm, address(i) + spot[0], &v, 4, true), 0);
-	assert_int_equal(mm_fork(mm, &child), 0);
+	assert_int_equal(fake_fork(mm, &child), 0);
 	fake_file_truncate(shared, PAGE_SIZE);
 	fake_file_truncate(constant, PAGE_SIZE);
 	for (int k = 0; k < 2; k++) {

@@ -188,7 +188,7 @@ static void op_fork(struct proc *p)
 			c = &procs[i];
 	if (!c)
 		return;
-	assert_int_equal(mm_fork(p->mm, &c->mm), 0);
+	assert_int_equal(fake_fork(p->mm, &c->mm), 0);
 	for (int i = 0; i < PAGES; i++) {
 		c->page[i] = p->page[i];
 		if (c->page[i].dontfork)
@@ -337,9 +337,10 @@ static void test_random_host_refusals(void **state)
 {
 	fake.fail_map_every = 5;
 	fake.fail_unmap_every = 7;
+	fake.refuse_park_every = 3;
 	for (unsigned seed = 11; seed <= 14; seed++)
 		run(seed, 20000, seed % 2);
-	fake.fail_map_every = fake.fail_unmap_every = 0;
+	fake.fail_map_every = fake.fail_unmap_every = fake.refuse_park_every = 0;
 }
 
 /* Deferred changes are refused now and then; or there are other threads, and fewer can be. */
@@ -397,7 +398,7 @@ static void hostile_step(struct proc *p)
 static void test_hostile(void **state)
 {
 	struct proc hostile = { 0 };
-	struct mm_config config = { .acct_id = 1 };
+	struct mm_config config = { .acct_id = 1, .fork_reuse = true };
 
 	begin();
 	srandom(31);
@@ -485,7 +486,7 @@ static void *fork_and_check(void *arg)
 		u32 seen[OWN], got, v = 0xdead0000;
 		struct mm *child;
 
-		if (mm_fork(w->mm, &child))
+		if (fake_fork(w->mm, &child))
 			abort();
 		for (int i = 0; i < OWN; i++)
 			if (fake_access(child, address(i) + spot[0], &seen[i], 4, false))
@@ -559,7 +560,7 @@ static void test_trim_in_batch(void **state)
 	assert_true(mm_mmap(procs[0].mm, &a) > 0);
 	assert_int_equal(fake_access(procs[0].mm, 0x50000000, &v, 4, true), 0);
 	fake_translate_fail = 1;
-	assert_int_equal(mm_fork(procs[0].mm, &child), 0);
+	assert_int_equal(fake_fork(procs[0].mm, &child), 0);
 	fake_translate_fail = 0;
 	mm_user_put(procs[0].mm);
 	mm_put(procs[0].mm);

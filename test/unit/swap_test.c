@@ -186,7 +186,7 @@ static void test_break(void **state)
 			assert_int_equal(fake_access(mm, address(i) + 72, &value, 8, true), 0);
 	}
 	out = page_out(mapped_at(mm, 0));
-	assert_int_equal(mm_fork(mm, &child), 0);
+	assert_int_equal(fake_fork(mm, &child), 0);
 	procs[1].mm = child;
 	out += page_out(mapped_at(mm, 0));
 	/* Breaks in many places; each copies what is around it. */

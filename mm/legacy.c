@@ -1,0 +1,448 @@
+/*
+ * What a forked child leaves to the next one: its stub, with what that has mapped.
+ *
+ * The children of one parent have much the same mapped at the same addresses: its programs and
+ * libraries, and those of its pages that nobody has written to. To unmap all of that when one ends
+ * and to map it again for the next, in a stub of the pool, takes longer than most children live. So
+ * the parent keeps the stub (struct legacy) with a record of its mappings, and its next child
+ * begins there: what it has the same keeps its mapping, page tables included, what differs is
+ * mapped anew, and all other addresses are unmapped before it runs.
+ *
+ * Who may reach what. A legacy's guest threads are gone, by the kernel's word, before any reference
+ * of its former mm is given back (platform_as_park). From then on nothing runs there that could use
+ * a mapping, so those through the read-only descriptor may outlive their pages; of those through
+ * the writable one only private pages stay, and keep their references. The next child's threads
+ * begin after the mapper has reported the changes (mm_settle). A mapping is left alone only where
+ * the new mm would make just that one: same pages of the same file, same way, same rights; where
+ * former threads have changed rights or unmapped something themselves, they could do so to their
+ * own memory only, and the next child gets less, which a fault mends, or what rights it could give
+ * itself: see docs/SECURITY.md.
+ *
+ * The private pages of a legacy are those that fork copies at once (mm/hot.h) or that the child
+ * wrote first: the copies for the next child go over them, and need no mapping either.
+ */
+#include "mm/mm_impl.h"
+
+#include <stdlib.h>
+
+/* Legacies of a parent, and of all. */
+#define PER_PARENT 2
+#define ALL_MAX 24
+/* A child with more pieces than this is no ordinary one. */
+#define PIECES_MAX 4096
+/* Of private pages. */
+#define BYTES_MAX (512UL << 10)
+/* Who forks but once need not keep anything. */
+#define FORKS_MIN 2
+
+struct legacies {
+	struct refs refs; /* the parent's and its children's */
+	struct pgalloc *memory;
+	struct pgalloc_keeper keeper;
+	struct mutex lock; /* RANK_LEAF */
+	/* protected by lock */
+	struct legacy *kept[PER_PARENT];
+	u32 count;
+	u32 forks;
+	bool closed; /* the parent is gone */
+};
+
+static _Atomic u32 all;
+
+/* ---- the set of a parent ---- */
+
+static struct legacy *pop(struct legacies *x)
+{
+	MUTEX_GUARD(&x->lock);
+	return x->count ? x->kept[--x->count] : NULL;
+}
+
+/* Gives all back; bytes that were kept. The stub may serve somebody else, emptied. */
+static u64 discard(struct legacies *x, struct legacy *l)
+{
+	u64 bytes = l->bytes;
+	struct pma *k;
+
+	/* Nothing is mapped when this returns, or nobody is left. */
+	if (l->as)
+		platform_as_put(l->as);
+	while ((k = pma_set_first(&l->pmas))) {
+		struct mem_range r = pma_range(k);
+		struct memfile *file = k->host_map == PMA_MAP_WRITE ? k->file : NULL;
+
+		pma_set_drop(&l->pmas, k);
+		if (file)
+			memfile_put(file, r);
+	}
+	pgalloc_account_kept(x->memory, -(s64)bytes);
+	pma_set_destroy(&l->pmas);
+	free(l);
+	atomic_fetch_sub(&all, 1);
+	return bytes;
+}
+
+static u64 discard_all(struct legacies *x)
+{
+	struct legacy *l;
+	u64 bytes = 0;
+
+	while ((l = pop(x)))
+		bytes += discard(x, l);
+	return bytes;
+}
+
+static u64 give_back(struct pgalloc_keeper *k)
+{
+	return discard_all(container_of(k, struct legacies, keeper));
+}
+
+static u64 nothing_to_trim(struct pgalloc_keeper *k)
+{
+	return 0;
+}
+
+static struct legacies *legacies_new(struct pgalloc *memory)
+{
+	struct legacies *x = calloc(1, sizeof(*x));
+
+	if (!x)
+		return NULL;
+	refs_init(&x->refs, "legacies");
+	mutex_init(&x->lock, RANK_LEAF, "legacies");
+	x->memory = memory;
+	x->keeper.drain = give_back;
+	x->keeper.trim = nothing_to_trim;
+	list_init(&x->keeper.node);
+	pgalloc_keeper_add(memory, &x->keeper);
+	return x;
+}
+
+static void legacies_put(struct legacies *x)
+{
+	if (!x || !refs_put(&x->refs))
+		return;
+	pgalloc_keeper_remove(x->memory, &x->keeper);
+	ASSERT(!x->count);
+	mutex_destroy(&x->lock);
+	free(x);
+}
+
+void legacy_end(struct mm *mm)
+{
+	struct legacies *x = mm->legacies;
+
+	legacies_put(mm->bequest);
+	if (!x)
+		return;
+	mutex_lock(&x->lock);
+	x->closed = true;
+	mutex_unlock(&x->lock);
+	discard_all(x);
+	legacies_put(x);
+}
+
+/* ---- leaving one ---- */
+
+bool legacy_wanted(struct mm *mm)
+{
+	struct legacies *x = mm->bequest;
+
+	if (!x || !atomic_load(&mm->leftover) || mm->pmas.count > PIECES_MAX ||
+	    atomic_load(&all) >= ALL_MAX)
+		return false;
+	MUTEX_GUARD(&x->lock);
+	return !x->closed && x->count < PER_PARENT && x->forks >= FORKS_MIN;
+}
+
+/* Private memory of mm alone that the next child's copies may go over. */
+static bool is_private(struct mm *mm, const struct pma *p)
+{
+	return p->owned && !p->cow && p->file == mm->memfile && !p->file->disk_backed &&
+	       pgalloc_exclusive(mm->memory, pma_range(p));
+}
+
+/* What the guest could write to goes, but for some private memory. */
+static void unmap_writable(struct mm *mm, u64 *ret_bytes)
+{
+	struct stub_batch b;
+	struct pma *p;
+
+	*ret_bytes = 0;
+	stub_batch_begin(mm, &b);
+	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p)) {
+		u64 len = p->end - p->start;
+
+		if (p->host_map != PMA_MAP_WRITE)
+			continue;
+		if (*ret_bytes + len <= BYTES_MAX && is_private(mm, p)) {
+			*ret_bytes += len;
+			continue;
+		}
+		stub_batch_unmap(&b, p->start, p->end);
+		pma_set_host(&mm->pmas, p, PMA_UNMAPPED, PROT_NONE);
+	}
+	stub_batch_end(&b);
+}
+
+/* References of all but the private memory; what is not mapped is forgotten. */
+static void give_up(struct mm *mm)
+{
+	struct mm_puts q = { 0 };
+	struct pma *p, *next;
+
+	for (p = pma_set_first(&mm->pmas); p; p = next) {
+		next = pma_next(p);
+		if (p->file && p->host_map == PMA_MAP_WRITE)
+			continue;
+		mm_puts_add(&q, p->file, pma_range(p));
+		if (!p->file || !p->host_map)
+			pma_set_drop(&mm->pmas, p);
+	}
+	mm_puts_flush(&q);
+}
+
+static struct legacy *leave(struct mm *mm)
+{
+	struct legacy *l = malloc(sizeof(*l));
+
+	mutex_assert_held(&mm->active_lock);
+	if (!l)
+		return NULL;
+	keep_drain(mm);
+	if (!platform_as_park(mm->as)) {
+		free(l);
+		return NULL;
+	}
+	held_give_back(mm);
+	unmap_writable(mm, &l->bytes);
+	/* Nothing is mapped after a failure, and that is no good to anybody. */
+	if (!mm->pmas.mapped) {
+		free(l);
+		return NULL;
+	}
+	give_up(mm);
+	l->as = mm->as;
+	mm->as = NULL;
+	l->pmas = mm->pmas;
+	pma_set_init(&mm->pmas);
+	pgalloc_account_kept(mm->memory, (s64)(l->bytes - mm->leftover_bytes));
+	mm->leftover_bytes = 0;
+	atomic_store(&mm->leftover, false);
+	return l;
+}
+
+/* False: the parent is gone, or has enough. */
+static bool hand_over(struct legacies *x, struct legacy *l)
+{
+	MUTEX_GUARD(&x->lock);
+	if (x->closed || x->count == PER_PARENT)
+		return false;
+	x->kept[x->count++] = l;
+	return true;
+}
+
+void legacy_leave(struct mm *mm)
+{
+	struct legacy *l = NULL;
+
+	mutex_lock(&mm->active_lock);
+	/* Somebody without memory may have had it emptied. */
+	if (atomic_load(&mm->leftover))
+		l = leave(mm);
+	if (l)
+		fork_watch_gone(mm);
+	mutex_unlock(&mm->active_lock);
+	if (!l)
+		return;
+	atomic_fetch_add(&all, 1);
+	if (!hand_over(mm->bequest, l))
+		discard(mm->bequest, l);
+}
+
+/* ---- inheriting one ---- */
+
+/* Those of mm, which is about to fork. */
+static struct legacies *of_parent(struct mm *mm)
+{
+	struct legacies *x;
+
+	if (!mm->fork_reuse)
+		return NULL;
+	mutex_lock(&mm->active_lock);
+	x = mm->legacies;
+	if (!x)
+		x = mm->legacies = legacies_new(mm->memory);
+	mutex_unlock(&mm->active_lock);
+	if (!x)
+		return NULL;
+	MUTEX_GUARD(&x->lock);
+	x->forks += x->forks < FORKS_MIN;
+	return x;
+}
+
+struct legacy *legacy_take(struct mm *parent)
+{
+	struct legacies *x = of_parent(parent);
+	struct legacy *l;
+
+	if (!x)
+		return NULL;
+	while ((l = pop(x)) && platform_as_dead(l->as))
+		discard(x, l);
+	return l;
+}
+
+void legacy_return(struct mm *parent, struct legacy *l)
+{
+	if (l)
+		discard(parent->legacies, l);
+}
+
+void legacy_begin(struct mm *parent, struct mm *child)
+{
+	if (!parent->legacies)
+		return;
+	refs_get(&parent->legacies->refs);
+	child->bequest = parent->legacies;
+}
+
+bool legacy_copy(struct mm *child, struct legacy *l, const struct vma *v, struct pma *value)
+{
+	struct pma *k = l ? pma_set_find(&l->pmas, value->start) : NULL, copy = *value;
+	struct mem_range dst;
+
+	if (!k || k->host_map != PMA_MAP_WRITE || k->end < value->end ||
+	    pma_set_reserve(&l->pmas, PMA_RESERVE) < 0)
+		return false;
+	dst = pma_subrange(k, value->start, value->end);
+	copy.file = k->file;
+	copy.offset = dst.start;
+	copy.cow = false;
+	copy.owned = true;
+	copy.host_map = PMA_MAP_WRITE;
+	copy.host_prot = k->host_prot;
+	if (stub_map_kind(v, &copy) != PMA_MAP_WRITE || stub_prot(v, &copy) != k->host_prot ||
+	    pgalloc_copy_onto(pgalloc_of(value->file), pma_range(value), value->owned && value->cow,
+			      pgalloc_of(k->file), dst) < 0)
+		return false;
+	k = pma_set_isolate(&l->pmas, k, value->start, value->end);
+	pma_set_drop(&l->pmas, k);
+	l->bytes -= mem_range_len(dst);
+	pgalloc_account_kept(child->memory, -(s64)mem_range_len(dst));
+	*value = copy;
+	return true;
+}
+
+/* The child's pma at `at`, made if it is a file's; NULL: none. *end moves to where it ends. */
+static struct pma *pma_at(struct mm *child, struct vma *v, u64 at, bool owned, u64 *end)
+{
+	struct pma *c = pma_set_seek(&child->pmas, at);
+
+	if (!c || c->start > at) {
+		if (c)
+			*end = MIN(*end, c->start);
+		/* Pages of files are asked for anew, so that no truncation is missed. */
+		if (owned || !v->mappable || backing_resolve_only(child, v, at, false, &c) < 0 ||
+		    !c)
+			return NULL;
+	}
+	*end = MIN(*end, c->end);
+	return c;
+}
+
+/* The part of k, which is mapped, from `at` on. Returns where it ends. */
+static u64 adopt_part(struct mm *child, const struct pma *k, u64 at)
+{
+	struct vma *v = vma_set_seek(&child->vmas, at);
+	struct pma *c;
+	u64 end = k->end;
+
+	if (!v || v->start >= end)
+		return end;
+	if (v->start > at)
+		return v->start;
+	end = MIN(end, v->end);
+	c = v->flags & VMA_WIPEONFORK ? NULL : pma_at(child, v, at, k->owned, &end);
+	if (!c || c->host_map || c->file != k->file ||
+	    pma_subrange(c, at, end).start != pma_subrange(k, at, end).start ||
+	    stub_map_kind(v, c) != k->host_map || !k->host_prot ||
+	    stub_prot(v, c) != k->host_prot || pma_set_reserve(&child->pmas, PMA_RESERVE) < 0)
+		return end;
+	c = pma_set_isolate(&child->pmas, c, at, end);
+	pma_set_host(&child->pmas, c, k->host_map, k->host_prot);
+	pma_set_merge(&child->pmas, c);
+	return end;
+}
+
+/* Everything but what the child has mapped, whatever was there. */
+static void unmap_rest(struct mm *child, struct stub_batch *b)
+{
+	u64 at = child->min;
+	struct pma *p;
+
+	for (p = pma_set_first(&child->pmas); p; p = pma_next(p)) {
+		if (!p->host_map)
+			continue;
+		if (p->start > at)
+			stub_batch_unmap(b, at, p->start);
+		at = p->end;
+	}
+	if (at < child->max)
+		stub_batch_unmap(b, at, child->max);
+}
+
+/* Former threads may have changed the rights of what can be written to. */
+static void restore_rights(struct mm *child, struct stub_batch *b)
+{
+	struct pma *p;
+
+	for (p = pma_set_first(&child->pmas); p; p = pma_next(p))
+		if (p->host_map == PMA_MAP_WRITE && !(p->host_prot & PROT_WRITE))
+			stub_batch_protect(b, p->start, p->end, p->host_prot);
+}
+
+/* Private memory that the child has no use for, once it is known to be unmapped. */
+static void release_rest(struct mm *child, struct legacy *l)
+{
+	bool settled = false;
+	struct pma *k;
+
+	pgalloc_account_kept(child->memory, -(s64)l->bytes);
+	while ((k = pma_set_first(&l->pmas))) {
+		struct mem_range r = pma_range(k);
+		struct memfile *file = k->host_map == PMA_MAP_WRITE ? k->file : NULL;
+
+		pma_set_drop(&l->pmas, k);
+		if (!file)
+			continue;
+		if (!settled && held_room(child, 1, mem_range_len(r))) {
+			held_add(child, file, r);
+			continue;
+		}
+		if (!settled && platform_as_settle(child->as) < 0)
+			stub_drop_all(child);
+		settled = true;
+		memfile_put(file, r);
+	}
+}
+
+void legacy_adopt(struct mm *child, struct legacy *l, struct stub_batch *b)
+{
+	struct pma *k;
+
+	mutex_assert_held(&child->active_lock);
+	for (k = pma_set_first(&l->pmas); k; k = pma_next(k))
+		for (u64 at = k->start; k->host_map == PMA_MAP_READ && at < k->end;)
+			at = adopt_part(child, k, at);
+	unmap_rest(child, b);
+	restore_rights(child, b);
+}
+
+void legacy_adopted(struct mm *child, struct legacy *l)
+{
+	mutex_assert_held(&child->active_lock);
+	release_rest(child, l);
+	pma_set_destroy(&l->pmas);
+	free(l);
+	atomic_fetch_sub(&all, 1);
+}

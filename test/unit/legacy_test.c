@@ -1,0 +1,209 @@
+/* unit: base pgalloc mm */
+/* A child begins in the stub of an earlier one: what is the same stays mapped, nothing else does.
+ */
+#include "mm_fixture.h"
+
+#define PIECES 32
+#define STEP (64UL << 10)
+#define HOT 4 /* pieces that children write */
+
+static struct mm_totals totals;
+
+static u64 piece(u64 i)
+{
+	return BASE + i * STEP;
+}
+
+static void begin_reusing(bool reuse)
+{
+	struct mm_config config = { .totals = &totals, .fork_reuse = reuse };
+
+	begin();
+	mm_user_put(procs[0].mm);
+	mm_put(procs[0].mm);
+	config.memory = memory;
+	assert_int_equal(mm_new(&config, &procs[0].mm), 0);
+	/* Each its own vma, so that each is a mapping of its own. */
+	for (u32 i = 0; i < PIECES; i++) {
+		map_anon(procs[0].mm, piece(i), STEP / 2, PROT_READ | PROT_WRITE, MAP_FIXED,
+			 &no_limits);
+		assert_int_equal(fake_access(procs[0].mm, piece(i), &i, 4, true), 0);
+	}
+}
+
+static void write_hot(struct mm *mm, u32 v)
+{
+	for (u64 i = 0; i < HOT; i++)
+		assert_int_equal(fake_access(mm, piece(i), &v, 4, true), 0);
+}
+
+static void check_reads(struct mm *mm, u64 from, u64 to)
+{
+	u32 v;
+
+	for (u64 i = from; i < to; i++) {
+		assert_int_equal(fake_access(mm, piece(i), &v, 4, false), 0);
+		assert_int_equal(v, i);
+	}
+}
+
+static struct mm *fork_child(void)
+{
+	struct mm *child;
+
+	assert_int_equal(fake_fork(procs[0].mm, &child), 0);
+	return child;
+}
+
+static void end_child(struct mm *child)
+{
+	mm_user_put(child);
+	mm_finish(child);
+}
+
+/* Children that read all and write a little. Returns what the last one took. */
+static size_t maps_of_last_child(void)
+{
+	size_t before = 0;
+
+	for (u32 n = 0; n < 6; n++) {
+		struct mm *child = fork_child();
+
+		before = fake.maps;
+		check_reads(child, 0, PIECES);
+		write_hot(child, 1000 + n);
+		check_reads(procs[0].mm, 0, PIECES);
+		end_child(child);
+	}
+	return fake.maps - before;
+}
+
+static void test_spares_mappings(void **state)
+{
+	size_t with, without, forks;
+	struct mm *child;
+
+	begin_reusing(true);
+	with = maps_of_last_child();
+	forks = fake.maps;
+	child = fork_child();
+	forks = fake.maps - forks;
+	end_child(child);
+	end();
+	begin_reusing(false);
+	maps_of_last_child();
+	without = fake.maps;
+	child = fork_child();
+	without = fake.maps - without;
+	end_child(child);
+	end();
+	assert_int_equal(with, 0); /* all that it needs is there from the start */
+	/* The parent's own mappings of what became shared again do not differ. */
+	assert_true(forks + PIECES / 2 < without);
+}
+
+/* What the parent has no more, and what lies elsewhere now, the next child does not find. */
+static void test_changed_parent(void **state)
+{
+	struct mm *child, *other;
+	u32 v = 77, got;
+
+	begin_reusing(true);
+	maps_of_last_child();
+	mm_munmap(procs[0].mm, piece(5), STEP / 2);
+	mm_munmap(procs[0].mm, piece(7), STEP / 2);
+	map_anon(procs[0].mm, piece(7), STEP / 2, PROT_READ | PROT_WRITE, MAP_FIXED, &no_limits);
+	assert_int_equal(mm_mprotect(procs[0].mm, piece(9), STEP / 2, PROT_NONE, &no_limits), 0);
+	/* Memory that was the parent's, and a legacy's, is somebody else's now. */
+	for (u64 i = 0; i < PIECES; i++)
+		map_anon(procs[0].mm, piece(PIECES + i), STEP / 2, PROT_READ | PROT_WRITE,
+			 MAP_FIXED, &no_limits);
+	other = fork_child();
+	for (u64 i = 0; i < PIECES; i++)
+		assert_int_equal(fake_access(other, piece(PIECES + i), &v, 4, true), 0);
+	child = fork_child();
+	assert_int_not_equal(fake_access(child, piece(5), &got, 4, false), 0);
+	assert_int_equal(fake_access(child, piece(7), &got, 4, false), 0);
+	assert_int_equal(got, 0);
+	assert_int_not_equal(fake_access(child, piece(9), &got, 4, false), 0);
+	check_reads(child, 10, PIECES);
+	for (u64 i = 0; i < PIECES; i++) {
+		assert_int_equal(fake_access(child, piece(PIECES + i), &got, 4, false), 0);
+		assert_int_equal(got, 0);
+	}
+	end_child(other);
+	end_child(child);
+	end();
+}
+
+/* A parent that writes has its memory to itself as soon as the child is gone. */
+static void test_parent_owns(void **state)
+{
+	u64 copied;
+
+	begin_reusing(true);
+	maps_of_last_child();
+	copied = atomic_load(&totals.break_copy);
+	for (u32 i = HOT; i < PIECES; i++)
+		assert_int_equal(fake_access(procs[0].mm, piece(i), &i, 4, true), 0);
+	assert_int_equal(atomic_load(&totals.break_copy), copied);
+	end();
+}
+
+/* Two children at once, a grandchild, a child that outlives its parent. */
+static void test_families(void **state)
+{
+	struct mm *a, *b, *grandchild;
+
+	begin_reusing(true);
+	maps_of_last_child();
+	for (u32 n = 0; n < 4; n++) {
+		a = fork_child();
+		b = fork_child();
+		write_hot(a, 1);
+		write_hot(b, 2);
+		for (int i = 0; i < 4; i++) {
+			assert_int_equal(fake_fork(a, &grandchild), 0);
+			check_reads(grandchild, HOT, PIECES);
+			write_hot(grandchild, 3);
+			end_child(grandchild);
+		}
+		check_reads(procs[0].mm, 0, PIECES);
+		end_child(a);
+		end_child(b);
+	}
+	a = fork_child();
+	end_child(procs[0].mm);
+	procs[0].mm = NULL;
+	check_reads(a, 0, PIECES);
+	end_child(a);
+	end();
+}
+
+/* What a legacy keeps is given back when memory runs out. */
+static void test_drained(void **state)
+{
+	struct pgalloc_opts opts = { .mode = PGALLOC_ALLOCATE };
+	struct mem_range all;
+
+	begin_reusing(true);
+	maps_of_last_child();
+	assert_true(pgalloc_kept(memory) >= HOT * PAGE_SIZE);
+	assert_int_equal(pgalloc_allocate(memory, pgalloc_room(memory) + PAGE_SIZE, &opts, &all),
+			 0);
+	assert_int_equal(pgalloc_kept(memory), 0);
+	memfile_put(pgalloc_file(memory), all);
+	maps_of_last_child();
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_spares_mappings), cmocka_unit_test(test_changed_parent),
+		cmocka_unit_test(test_parent_owns),	cmocka_unit_test(test_families),
+		cmocka_unit_test(test_drained),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
