@@ -130,7 +130,8 @@ int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_no
 	mutex_assert_held(&mm->active_lock);
 	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
 		return -ENOMEM;
-	if (p->owned)
+	/* One that is away goes home instead. */
+	if (p->owned && !mm->home)
 		note_hot(mm, page, v->start, v->end);
 	if (p->owned && pgalloc_exclusive(pgalloc_of(p->file), pma_range(p)))
 		return take_over(mm, v, p, map_now);

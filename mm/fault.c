@@ -150,6 +150,10 @@ int mm_fault(struct mm *mm, u64 addr, bool write, bool exec, int *ret_sig, int *
 	if (page < mm->min || page >= mm->max)
 		return fault_signal(SIGSEGV, SEGV_MAPERR, ret_sig, ret_code);
 	mutex_lock(&mm->active_lock);
+	if (home_calls(mm)) {
+		mutex_unlock(&mm->active_lock);
+		return -ESTALE;
+	}
 	v = vma_set_seek(&mm->vmas, page);
 	grow = v && v->start > page && (v->flags & VMA_GROWSDOWN);
 	if (grow) {

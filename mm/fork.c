@@ -388,7 +388,7 @@ static void prefault(struct mm *parent, struct mm *child, struct legacy *legacy)
 
 	stub_batch_begin(child, &b);
 	if (legacy)
-		legacy_adopt(child, legacy, &b);
+		stub_adopt(child, &legacy->pmas, false, &b);
 	count = prefault_kind(parent, child, true, PREFAULT_MAX, &b);
 	prefault_kind(parent, child, false, PREFAULT_MAX - MIN(count, PREFAULT_MAX), &b);
 	stub_batch_end_maps(&b);
@@ -447,9 +447,12 @@ static struct platform_as *move(struct mm *mm, struct platform_as *fresh)
 	u32 again = 0;
 
 	mutex_assert_held(&mm->active_lock);
-	platform_as_retire(old);
+	if (home_leave(mm))
+		old = NULL;
+	else
+		platform_as_retire(old);
 	held_give_back(mm);
-	if (platform_as_own_gs(old))
+	if (platform_as_own_gs(mm->as))
 		platform_as_set_own_gs(fresh);
 	mm->as = fresh;
 	keep_forget(mm, mm->min, mm->max);
@@ -520,6 +523,8 @@ static int fork_mm(struct mm *parent, struct platform_as *fresh, struct platform
 		*ret_old = move(parent, fresh);
 	else
 		stub_protect_cow(parent);
+	if (err == 0)
+		home_child_begin(parent, child);
 	mutex_unlock(&parent->active_lock);
 	rwlock_unlock(&parent->map_lock);
 	if (err < 0) {

@@ -14,7 +14,7 @@
 
 #include "base/types.h"
 
-#define HOT_MAX 48
+#define HOT_MAX 128
 
 struct hot_piece {
 	u64 start, end;

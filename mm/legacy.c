@@ -249,8 +249,10 @@ void legacy_leave(struct mm *mm)
 	/* Somebody without memory may have had it emptied. */
 	if (atomic_load(&mm->leftover))
 		l = leave(mm);
-	if (l)
+	if (l) {
 		fork_watch_gone(mm);
+		home_child_gone(mm);
+	}
 	mutex_unlock(&mm->active_lock);
 	if (!l)
 		return;
@@ -333,74 +335,6 @@ bool legacy_copy(struct mm *child, struct legacy *l, const struct vma *v, struct
 	return true;
 }
 
-/* The child's pma at `at`, made if it is a file's; NULL: none. *end moves to where it ends. */
-static struct pma *pma_at(struct mm *child, struct vma *v, u64 at, bool owned, u64 *end)
-{
-	struct pma *c = pma_set_seek(&child->pmas, at);
-
-	if (!c || c->start > at) {
-		if (c)
-			*end = MIN(*end, c->start);
-		/* Pages of files are asked for anew, so that no truncation is missed. */
-		if (owned || !v->mappable || backing_resolve_only(child, v, at, false, &c) < 0 ||
-		    !c)
-			return NULL;
-	}
-	*end = MIN(*end, c->end);
-	return c;
-}
-
-/* The part of k, which is mapped, from `at` on. Returns where it ends. */
-static u64 adopt_part(struct mm *child, const struct pma *k, u64 at)
-{
-	struct vma *v = vma_set_seek(&child->vmas, at);
-	struct pma *c;
-	u64 end = k->end;
-
-	if (!v || v->start >= end)
-		return end;
-	if (v->start > at)
-		return v->start;
-	end = MIN(end, v->end);
-	c = v->flags & VMA_WIPEONFORK ? NULL : pma_at(child, v, at, k->owned, &end);
-	if (!c || c->host_map || c->file != k->file ||
-	    pma_subrange(c, at, end).start != pma_subrange(k, at, end).start ||
-	    stub_map_kind(v, c) != k->host_map || !k->host_prot ||
-	    stub_prot(v, c) != k->host_prot || pma_set_reserve(&child->pmas, PMA_RESERVE) < 0)
-		return end;
-	c = pma_set_isolate(&child->pmas, c, at, end);
-	pma_set_host(&child->pmas, c, k->host_map, k->host_prot);
-	pma_set_merge(&child->pmas, c);
-	return end;
-}
-
-/* Everything but what the child has mapped, whatever was there. */
-static void unmap_rest(struct mm *child, struct stub_batch *b)
-{
-	u64 at = child->min;
-	struct pma *p;
-
-	for (p = pma_set_first(&child->pmas); p; p = pma_next(p)) {
-		if (!p->host_map)
-			continue;
-		if (p->start > at)
-			stub_batch_unmap(b, at, p->start);
-		at = p->end;
-	}
-	if (at < child->max)
-		stub_batch_unmap(b, at, child->max);
-}
-
-/* Former threads may have changed the rights of what can be written to. */
-static void restore_rights(struct mm *child, struct stub_batch *b)
-{
-	struct pma *p;
-
-	for (p = pma_set_first(&child->pmas); p; p = pma_next(p))
-		if (p->host_map == PMA_MAP_WRITE && !(p->host_prot & PROT_WRITE))
-			stub_batch_protect(b, p->start, p->end, p->host_prot);
-}
-
 /* Private memory that the child has no use for, once it is known to be unmapped. */
 static void release_rest(struct mm *child, struct legacy *l)
 {
@@ -424,18 +358,6 @@ static void release_rest(struct mm *child, struct legacy *l)
 		settled = true;
 		memfile_put(file, r);
 	}
-}
-
-void legacy_adopt(struct mm *child, struct legacy *l, struct stub_batch *b)
-{
-	struct pma *k;
-
-	mutex_assert_held(&child->active_lock);
-	for (k = pma_set_first(&l->pmas); k; k = pma_next(k))
-		for (u64 at = k->start; k->host_map == PMA_MAP_READ && at < k->end;)
-			at = adopt_part(child, k, at);
-	unmap_rest(child, b);
-	restore_rights(child, b);
 }
 
 void legacy_adopted(struct mm *child, struct legacy *l)

@@ -147,6 +147,7 @@ void mm_empty_locked(struct mm *mm)
 	mm->leftover_bytes = 0;
 	atomic_store(&mm->leftover, false);
 	fork_watch_gone(mm);
+	home_child_gone(mm);
 }
 
 /* Memory that nobody misses for a while. */
@@ -216,6 +217,7 @@ void mm_put(struct mm *mm)
 		legacy_leave(mm);
 	empty(mm);
 	text_mm_gone(mm);
+	platform_as_put(home_forget(mm));
 	platform_as_put(mm->as);
 	ASSERT(!mm->write_pins);
 	pma_set_destroy(&mm->pmas);

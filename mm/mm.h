@@ -83,11 +83,21 @@ void mm_finish(struct mm *mm);
 int mm_fork(struct mm *parent, struct mm **ret_child);
 /*
  * The same, and the parent goes on in the empty stub `fresh`, whatever is returned. The caller has
- * moved the parent's only context there, and puts *ret_old, the stub that the parent had: that
- * takes long.
+ * moved the parent's only context there, and puts *ret_old, the stub that the parent had, which
+ * takes long; NULL: it is the parent's home (mm_home).
  */
 int mm_fork_moving(struct mm *parent, struct platform_as *fresh, struct platform_as **ret_old,
 		   struct mm **ret_child);
+/*
+ * A parent that has moved may go home, to the stub where it was, when its children have given its
+ * memory up: mm_fault says -ESTALE then, with nothing done. The caller, the mm's only thread, takes
+ * its context to mm_home and calls mm_go_home, which returns the stub that it came from, to be put;
+ * or, where it cannot (NULL: it should not), puts what mm_forget_home returns, which may be NULL,
+ * and repeats.
+ */
+struct platform_as *mm_home(struct mm *mm);
+struct platform_as *mm_go_home(struct mm *mm);
+struct platform_as *mm_forget_home(struct mm *mm);
 /* Taking away the right to write from all that the parent has mapped would take longer than to
  * begin again in an empty stub: mm_fork_moving. Called by the parent's only thread. */
 bool mm_fork_wants_stub(struct mm *parent);
@@ -146,7 +156,7 @@ void mm_set_layout(struct mm *mm, u64 mmap_base);
  * major fault). -EFAULT: *ret_sig and *ret_code say the signal, SIGSEGV with SEGV_MAPERR or
  * SEGV_ACCERR, SIGBUS with BUS_ADRERR; -ENOMEM: out of memory (kill by OOM); -EAGAIN, with
  * fork_wait: a child of fork has the page, too, and may soon give it up. Repeat after
- * mm_await_child.
+ * mm_await_child; -ESTALE: see mm_home.
  */
 int mm_fault(struct mm *mm, u64 addr, bool write, bool exec, int *ret_sig, int *ret_code);
 /* Sleeps, 20 ms at most, for a child to execute a program or to exit. The caller holds no lock. */

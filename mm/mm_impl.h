@@ -110,6 +110,8 @@ struct mm {
 	struct legacies *legacies,
 		*bequest;	    /* legacy.c: for its children, and its parent's; each a
 				       reference or NULL; the first protected by active_lock */
+	struct home *home;	    /* home.c; protected by active_lock */
+	struct home_watch *away;    /* of the one whose memory it shares since fork; a reference */
 	struct fork_watch *watched; /* by its parent, as long as it has memory; a reference */
 	u64 copy_next; /* in the memory file, behind the last copy that a fork made for this one */
 	u64 spurious_addr; /* last fault that found its page mapped, and how often */
@@ -447,11 +449,31 @@ void legacy_begin(struct mm *parent, struct mm *child);
 /* value is to be the child's own copy: over private pages of l, and mapped, if there are some for
  * it. Then value is the child's. False: it is as it was. l may be NULL. */
 bool legacy_copy(struct mm *child, struct legacy *l, const struct vma *v, struct pma *value);
-/* The child's pmas are there: those that l has mapped as they would be count as mapped, the rest is
- * unmapped in b. */
-void legacy_adopt(struct mm *child, struct legacy *l, struct stub_batch *b);
 /* b has been begun. Frees l. The child's guest may run after mm_settle. */
 void legacy_adopted(struct mm *child, struct legacy *l);
+
+/* ---- adopt.c; active_lock held ---- */
+
+/*
+ * mm->as, where no guest runs, has mapped what `record` says or less. What mm has there just so
+ * counts as mapped, all the rest is unmapped in b. owner: mm itself had it mapped; what it shares
+ * with nobody any more is its own again. Else, what is mapped for writing is not mm's.
+ */
+void stub_adopt(struct mm *mm, const struct pma_set *record, bool owner, struct stub_batch *b);
+
+/* ---- home.c; active_lock held, of both where there are two ---- */
+
+/* mm is about to go on in another stub: mm->as, without guest threads from now on, becomes its
+ * home. False: it does not, and is the caller's. */
+bool home_leave(struct mm *mm);
+/* child shares memory with parent, until it has given it up. */
+void home_child_begin(struct mm *parent, struct mm *child);
+void home_child_gone(struct mm *child);
+/* mm had a fault; it had better go home now. */
+bool home_calls(struct mm *mm);
+/* The stub, for its last put, if there is one. Also by the last who has a reference to mm, without
+ * lock. */
+struct platform_as *home_forget(struct mm *mm);
 
 /* Faults in [start, end) as mlock and MAP_POPULATE do. Takes active_lock itself. 0, -EFAULT,
  * -ENOMEM. */

@@ -361,6 +361,12 @@ void platform_context_continue_at(struct platform_context *ctx, u64 shown, u64 r
 	ctx->raw_rip = rip;
 }
 
+void platform_context_succeed(struct platform_context *ctx, const struct platform_context *from)
+{
+	ctx->shown_rip = from->shown_rip;
+	ctx->raw_rip = from->raw_rip;
+}
+
 void platform_as_set_own_gs(struct platform_as *as)
 {
 	atomic_store_explicit(&as->own_gs, true, memory_order_relaxed);

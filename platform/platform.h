@@ -159,6 +159,9 @@ int platform_as_defer(struct platform_as *as, const struct platform_op *op);
 /* True when the caller's guest thread is the only one of as. */
 bool platform_as_alone(struct platform_as *as);
 /* True when the stub died without our asking (killed by host OOM, filter violation, ...). */
+/* Ends the guest threads of as, which has no context left. True: on the kernel's evidence, nothing
+ * runs guest code there from then on, whatever is still mapped, until it has a context again. */
+bool platform_as_evacuate(struct platform_as *as);
 /*
  * Ends the guest threads of as, which has no context left, on the kernel's evidence: nothing runs
  * guest code there from then on, whatever is still mapped. It is not used again, and its last put
@@ -185,6 +188,9 @@ void platform_as_kill(struct platform_as *as);
  */
 int platform_context_new(struct platform_as *as, struct platform_context **ret);
 void platform_context_free(struct platform_context *ctx);
+/* ctx, new, is to go on where `from` has stopped, in another stub; registers and extended state are
+ * the caller's to move. */
+void platform_context_succeed(struct platform_context *ctx, const struct platform_context *from);
 
 enum platform_stop_reason {
 	PLATFORM_STOP_SYSCALL, /* regs->orig_rax is the number, regs->rax == -ENOSYS, rip behind it

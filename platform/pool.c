@@ -57,10 +57,15 @@ static int clean_slots(struct platform_as *as)
 	return 0;
 }
 
-void platform_as_retire(struct platform_as *as)
+bool platform_as_evacuate(struct platform_as *as)
 {
 	contexts_retire_parked(as);
-	if (!context_all_gone(as, host_clock_ns(CLOCK_MONOTONIC) + LEAVE_LIMIT_NS))
+	return context_all_gone(as, host_clock_ns(CLOCK_MONOTONIC) + LEAVE_LIMIT_NS);
+}
+
+void platform_as_retire(struct platform_as *as)
+{
+	if (!platform_as_evacuate(as))
 		platform_as_kill(as);
 	as->spent = true;
 	as_kill_nowait(as);
@@ -70,12 +75,6 @@ static bool reusable(const struct platform_as *as)
 {
 	return !as->spent && !platform_contexts_bound(as->platform) &&
 	       as->slot_count <= POOL_SLOTS_MAX;
-}
-
-static bool threads_gone(struct platform_as *as)
-{
-	contexts_retire_parked(as);
-	return context_all_gone(as, host_clock_ns(CLOCK_MONOTONIC) + LEAVE_LIMIT_NS);
 }
 
 /* A thread waits for the next guest, which finds nothing of the former one but what is mapped. */
@@ -96,7 +95,7 @@ bool platform_as_park(struct platform_as *as)
 
 	/* "Everything else is unmapped" must not mean a vdso that could not be moved away. */
 	if (!reusable(as) || platform_as_own_gs(as) || atomic_load(&p->ending) ||
-	    (p->vdso.end && p->vdso.start < STUB_AREA) || !threads_gone(as))
+	    (p->vdso.end && p->vdso.start < STUB_AREA) || !platform_as_evacuate(as))
 		return false;
 	return platform_as_settle(as) == 0 && make_ready(as);
 }
@@ -105,7 +104,7 @@ bool pool_keep(struct platform_as *as)
 {
 	struct platform *p = as->platform;
 
-	if (!reusable(as) || !room(&p->pool) || !threads_gone(as))
+	if (!reusable(as) || !room(&p->pool) || !platform_as_evacuate(as))
 		return false;
 	atomic_store(&as->late_count, 0); /* whose they were is gone */
 	platform_as_settle(as);

@@ -217,47 +217,6 @@ static void copy_plain(struct task *t, struct task *c, const struct clone_args_k
 	c->cred = cred_get(t->cred);
 }
 
-static void put_as(void *as)
-{
-	platform_as_put(as);
-}
-
-/* t's context in another stub. 0 or -errno, and nothing has changed. */
-static int change_stub(struct task *t, struct platform_as *as)
-{
-	struct platform_context *ctx, *old;
-	int r = task_context_new(t->kernel, as, t->ctx, &ctx);
-
-	if (r < 0)
-		return r;
-	task_complete_regs(t);
-	mutex_lock(&t->lock);
-	old = task_change_context_locked(t, ctx);
-	mutex_unlock(&t->lock);
-	task_ids_changed(t);
-	platform_context_free(old);
-	return 0;
-}
-
-/* A parent with much memory in use goes on in a stub of its own, see mm_fork_moving. */
-static int fork_mm(struct task *t, struct mm **ret)
-{
-	struct platform_as *fresh, *old;
-	int r;
-
-	if (task_traced(t) || !mm_fork_wants_stub(t->mm) ||
-	    platform_as_new(t->kernel->platform, &fresh) < 0)
-		return mm_fork(t->mm, ret);
-	if (change_stub(t, fresh) < 0) {
-		platform_as_put(fresh);
-		return mm_fork(t->mm, ret);
-	}
-	r = mm_fork_moving(t->mm, fresh, &old, ret);
-	task_do_behind(t->kernel, put_as, old);
-	platform_as_settle(fresh);
-	return r;
-}
-
 static int copy_mm(struct task *t, struct task *c, u64 flags)
 {
 	struct mm *mm;
@@ -269,7 +228,7 @@ static int copy_mm(struct task *t, struct task *c, u64 flags)
 		task_install_mm(c, mm_get(t->mm));
 		return 0;
 	}
-	r = fork_mm(t, &mm);
+	r = task_fork_mm(t, &mm);
 	if (r < 0)
 		return r;
 	exe = mm_get_exe(t->mm, exec_exe_get);

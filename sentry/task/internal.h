@@ -47,6 +47,12 @@ int pid_alloc(struct kernel *k, int want, struct pid_entry **ret);
 /* Frees the entry once nothing refers to it. */
 void pid_entry_drop(struct kernel *k, struct pid_entry *e);
 
+/* ---- move.c ---- */
+/* A child's mm by fork. A parent with much memory in use goes on in a stub of its own. */
+int task_fork_mm(struct task *t, struct mm **ret);
+/* mm_fault has said -ESTALE: t's mm goes back to the stub that it had, or forgets it. */
+void task_go_home(struct task *t);
+
 /* ---- task.c ---- */
 struct task *task_new(struct kernel *k, struct thread_group *tg);
 struct thread_group *thread_group_new(struct kernel *k, int tgid, struct sighand *sh);

@@ -76,6 +76,10 @@ static int resolve_fault(struct task *t, const struct platform_stop *stop, int *
 	for (;;) {
 		r = mm_fault(t->mm, stop->fault_addr, stop->access_write, stop->access_exec,
 			     ret_sig, ret_code);
+		if (r == -ESTALE) {
+			task_go_home(t);
+			continue;
+		}
 		if (r != -EAGAIN)
 			return r;
 		assert_no_locks();

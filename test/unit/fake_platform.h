@@ -243,6 +243,11 @@ bool platform_as_dead(struct platform_as *as)
 	return false;
 }
 
+bool platform_as_evacuate(struct platform_as *as)
+{
+	return !fake_fails(fake.refuse_park_every);
+}
+
 /* Nothing runs in it until the next mm_settle: what is mapped need not have references. */
 bool platform_as_park(struct platform_as *as)
 {
@@ -280,7 +285,9 @@ int platform_as_unmap(struct platform_as *as, u64 addr, u64 len)
 
 void platform_as_kill(struct platform_as *as)
 {
-	abort(); /* everything can always be unmapped here */
+	if (!fake.refuse_park_every)
+		abort(); /* everything can always be unmapped here */
+	fake_unmap(as, 0, FAKE_MAX);
 }
 
 int platform_as_protect(struct platform_as *as, u64 addr, u64 len, int prot)
@@ -371,13 +378,32 @@ static void fake_check_all(struct platform_as *as)
 }
 
 /* A fork whose child may run. */
-static int fake_fork(struct mm *parent, struct mm **ret_child)
+__attribute__((unused)) static int fake_fork(struct mm *parent, struct mm **ret_child)
 {
 	int err = mm_fork(parent, ret_child);
 
 	if (err == 0)
 		mm_settle(*ret_child);
 	return err;
+}
+
+/* The same for a parent that moves, as for one with much memory. */
+__attribute__((unused)) static int fake_fork_moving(struct mm *parent, struct mm **ret_child)
+{
+	struct platform_as *fresh, *old;
+	int err = platform_as_new(NULL, &fresh);
+
+	if (err == 0)
+		err = mm_fork_moving(parent, fresh, &old, ret_child);
+	platform_as_put(old);
+	if (err == 0)
+		mm_settle(*ret_child);
+	return err;
+}
+
+static void fake_go_home(struct mm *mm)
+{
+	platform_as_put(mm_home(mm) ? mm_go_home(mm) : mm_forget_home(mm));
 }
 
 /* Within one page. 0, or the signal | si_code << 8. */
@@ -416,8 +442,14 @@ static int fake_access(struct mm *mm, u64 addr, void *buf, size_t len, bool writ
 			return 0;
 		}
 		pthread_mutex_unlock(&as->lock);
-		while ((err = mm_fault(mm, addr, write, false, &sig, &code)) == -EAGAIN)
-			mm_await_child(mm);
+		while ((err = mm_fault(mm, addr, write, false, &sig, &code)) == -EAGAIN ||
+		       err == -ESTALE) {
+			if (err == -EAGAIN)
+				mm_await_child(mm);
+			else
+				fake_go_home(mm);
+		}
+		as = mm_as(mm);
 		fake_check_all(as);
 		if (err == -EFAULT)
 			return sig | code << 8;

@@ -1,6 +1,7 @@
 /* unit: base pgalloc mm */
 /* A child begins in the stub of an earlier one: what is the same stays mapped, nothing else does.
  */
+#include "mm/mm_impl.h"
 #include "mm_fixture.h"
 
 #define PIECES 32
@@ -34,6 +35,12 @@ static void begin_reusing(bool reuse)
 static void write_hot(struct mm *mm, u32 v)
 {
 	for (u64 i = 0; i < HOT; i++)
+		assert_int_equal(fake_access(mm, piece(i), &v, 4, true), 0);
+}
+
+static void write_three(struct mm *mm, u32 v)
+{
+	for (u64 i = 0; i < 3; i++)
 		assert_int_equal(fake_access(mm, piece(i), &v, 4, true), 0);
 }
 
@@ -197,12 +204,58 @@ static void test_drained(void **state)
 	end();
 }
 
+/* A parent that has moved and comes back finds its memory mapped as it was. */
+static void test_home(void **state)
+{
+	struct mm *child, *stays;
+	size_t maps, faults;
+	u32 got;
+
+	begin_reusing(true);
+	for (u32 round = 0; round < 3; round++) {
+		assert_int_equal(fake_fork_moving(procs[0].mm, &child), 0);
+		assert_non_null(mm_home(procs[0].mm));
+		check_reads(child, 0, PIECES);
+		write_hot(child, 5);
+		/* Piece 9 is copied while it is away. */
+		assert_int_equal(fake_access(procs[0].mm, piece(9), &(u32){ 9 }, 4, true), 0);
+		end_child(child);
+		maps = fake.maps;
+		faults = atomic_load(&procs[0].mm->minor_faults);
+		for (u32 i = 0; i < PIECES; i++)
+			if (i != 9)
+				assert_int_equal(fake_access(procs[0].mm, piece(i), &i, 4, true),
+						 0);
+		assert_null(mm_home(procs[0].mm));
+		assert_int_equal(fake.maps, maps);
+		assert_in_range(atomic_load(&procs[0].mm->minor_faults) - faults, 1, 2);
+		check_reads(procs[0].mm, 0, PIECES);
+	}
+	/* What a child still has, or what is gone, is not there. */
+	assert_int_equal(fake_fork_moving(procs[0].mm, &child), 0);
+	assert_int_equal(fake_fork(child, &stays), 0);
+	assert_int_equal(mm_munmap(procs[0].mm, piece(3), STEP / 2), 0);
+	end_child(child);
+	assert_non_null(mm_home(procs[0].mm));
+	write_three(procs[0].mm, 6); /* the grandchild shares it */
+	assert_non_null(mm_home(procs[0].mm));
+	mm_munmap(stays, piece(4), (PIECES - 4) * STEP);
+	end_child(stays);
+	assert_int_equal(fake_access(procs[0].mm, piece(4), &(u32){ 4 }, 4, true), 0);
+	assert_null(mm_home(procs[0].mm));
+	assert_int_not_equal(fake_access(procs[0].mm, piece(3), &got, 4, false), 0);
+	assert_int_equal(fake_access(procs[0].mm, piece(2), &got, 4, false), 0);
+	assert_int_equal(got, 6);
+	check_reads(procs[0].mm, 4, PIECES);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_spares_mappings), cmocka_unit_test(test_changed_parent),
 		cmocka_unit_test(test_parent_owns),	cmocka_unit_test(test_families),
-		cmocka_unit_test(test_drained),
+		cmocka_unit_test(test_drained),		cmocka_unit_test(test_home),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -188,7 +188,10 @@ static void op_fork(struct proc *p)
 			c = &procs[i];
 	if (!c)
 		return;
-	assert_int_equal(fake_fork(p->mm, &c->mm), 0);
+	if (rnd(3) || fake.threads)
+		assert_int_equal(fake_fork(p->mm, &c->mm), 0);
+	else
+		assert_int_equal(fake_fork_moving(p->mm, &c->mm), 0);
 	for (int i = 0; i < PAGES; i++) {
 		c->page[i] = p->page[i];
 		if (c->page[i].dontfork)

@@ -1,0 +1,112 @@
+/*
+ * Going on in a stub in which something is mapped, of which there is a record: a legacy (legacy.c),
+ * or one's own from before a fork (home.c). Nothing of a guest runs there yet.
+ *
+ * A mapping is left alone only where mm would make just that one: the same pages of the same file,
+ * for reading or for writing, with the same rights. All other addresses are unmapped, whatever the
+ * record says about them.
+ */
+#include "mm/mm_impl.h"
+
+/* mm's pma at `at`, made if it is a file's; NULL: none. *end moves to where it ends. */
+static struct pma *pma_at(struct mm *mm, struct vma *v, u64 at, bool owned, u64 *end)
+{
+	struct pma *c = pma_set_seek(&mm->pmas, at);
+
+	if (!c || c->start > at) {
+		if (c)
+			*end = MIN(*end, c->start);
+		/* Pages of files are asked for anew, so that no truncation is missed. */
+		if (owned || !v->mappable || backing_resolve_only(mm, v, at, false, &c) < 0 || !c)
+			return NULL;
+	}
+	*end = MIN(*end, c->end);
+	return c;
+}
+
+/* Nobody shares it any more, as far as *end, which moves: mm's own, without a copy. */
+static void take_over(struct mm *mm, struct pma *c, u64 at, u64 *end)
+{
+	struct mem_range run;
+
+	if (pgalloc_refs(pgalloc_of(c->file), pma_subrange(c, at, *end), &run) != 1)
+		return;
+	*end = at + mem_range_len(run);
+	c = pma_set_isolate(&mm->pmas, c, at, *end);
+	pgalloc_unstill(pgalloc_of(c->file), pma_range(c));
+	c->cow = false;
+}
+
+static bool same(const struct vma *v, const struct pma *c, const struct pma *k, u64 at)
+{
+	return c && !c->host_map && c->file == k->file &&
+	       pma_subrange(c, at, c->end).start == pma_subrange(k, at, k->end).start;
+}
+
+/* The part of k from `at` on. Returns where it ends. */
+static u64 adopt_part(struct mm *mm, const struct pma *k, u64 at, bool owner)
+{
+	struct vma *v = vma_set_seek(&mm->vmas, at);
+	u64 end = k->end;
+	struct pma *c;
+
+	if (!v || v->start >= end)
+		return end;
+	if (v->start > at)
+		return v->start;
+	end = MIN(end, v->end);
+	c = v->flags & VMA_WIPEONFORK && !owner ? NULL : pma_at(mm, v, at, k->owned, &end);
+	if (!same(v, c, k, at) || !k->host_prot || pma_set_reserve(&mm->pmas, 2 * PMA_RESERVE) < 0)
+		return end;
+	if (owner && k->host_map == PMA_MAP_WRITE && c->owned && c->cow)
+		take_over(mm, c, at, &end);
+	c = pma_set_find(&mm->pmas, at);
+	if (stub_map_kind(v, c) != k->host_map || stub_prot(v, c) != k->host_prot)
+		return end;
+	c = pma_set_isolate(&mm->pmas, c, at, end);
+	pma_set_host(&mm->pmas, c, k->host_map, k->host_prot);
+	pma_set_merge(&mm->pmas, c);
+	return end;
+}
+
+/* Everything but what mm has mapped, whatever was there. */
+static void unmap_rest(struct mm *mm, struct stub_batch *b)
+{
+	u64 at = mm->min;
+	struct pma *p;
+
+	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p)) {
+		if (!p->host_map)
+			continue;
+		if (p->start > at)
+			stub_batch_unmap(b, at, p->start);
+		at = p->end;
+	}
+	if (at < mm->max)
+		stub_batch_unmap(b, at, mm->max);
+}
+
+/* Former threads may have changed the rights of what can be written to. */
+static void restore_rights(struct mm *mm, struct stub_batch *b)
+{
+	struct pma *p;
+
+	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p))
+		if (p->host_map == PMA_MAP_WRITE && !(p->host_prot & PROT_WRITE))
+			stub_batch_protect(b, p->start, p->end, p->host_prot);
+}
+
+void stub_adopt(struct mm *mm, const struct pma_set *record, bool owner, struct stub_batch *b)
+{
+	struct pma *k;
+
+	mutex_assert_held(&mm->active_lock);
+	for (k = pma_set_first(record); k; k = pma_next(k)) {
+		if (!owner && k->host_map == PMA_MAP_WRITE)
+			continue;
+		for (u64 at = k->start; at < k->end;)
+			at = adopt_part(mm, k, at, owner);
+	}
+	unmap_rest(mm, b);
+	restore_rights(mm, b);
+}
