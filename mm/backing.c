@@ -220,9 +220,10 @@ int backing_map(struct mm *mm, const struct vma *v, struct pma *p, bool populate
 		return err;
 	/* stub_map may have merged pmas or dropped those of the zero page. */
 	p = pma_set_find(&mm->pmas, start);
-	if (!p)
-		return 0;
-	p = pma_set_isolate(&mm->pmas, p, start, end);
+	if (p)
+		p = pma_set_isolate(&mm->pmas, p, start, end);
+	else
+		p = pma_set_add(&mm->pmas, &(struct pma){ .start = start, .end = end });
 	pma_set_host(&mm->pmas, p, map, prot);
 	pma_set_merge(&mm->pmas, p);
 	return 0;

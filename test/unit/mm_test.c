@@ -1,5 +1,6 @@
 /* unit: base pgalloc mm */
 /* mm against a naive model: for each process an array of pages with what each must hold. */
+#include "mm/mm_impl.h"
 #include "mm_fixture.h"
 
 static u32 next_value = 1;
@@ -276,6 +277,22 @@ static void check_map(struct proc *p)
 		assert_false(p->page[i].mapped);
 }
 
+/* The stub has nothing mapped that mm does not know of. */
+static void check_stub(struct mm *mm)
+{
+	struct platform_as *as = mm_as(mm);
+
+	fake_run_late(as);
+	if (as->failed)
+		return;
+	for (size_t b = 0; b < FAKE_BUCKETS; b++)
+		for (struct fake_page *p = as->bucket[b]; p; p = p->next) {
+			const struct pma *q = pma_set_find(&mm->pmas, p->page);
+
+			assert_true((q && q->host_map) || pma_set_find(&mm->kept, p->page));
+		}
+}
+
 static void step(void)
 {
 	struct proc *p = &procs[rnd(PROCS)];
@@ -318,6 +335,9 @@ static void run(unsigned seed, int steps, bool small_answers)
 	constant->small_answers = shared->small_answers = small_answers;
 	for (int i = 0; i < steps; i++) {
 		step();
+		for (int p = 0; p < PROCS && i % 20 == 0; p++)
+			if (procs[p].mm)
+				check_stub(procs[p].mm);
 		if (i % 500 == 0)
 			for (int p = 0; p < PROCS; p++)
 				if (procs[p].mm) {
