@@ -115,14 +115,14 @@ static int first_hot(const struct mm *mm, u64 addr)
 /*
  * Some pages are not shared, the child gets its own copy at once: those that
  * the sentry may be writing for the parent right now (a read that another
- * thread waits in), and those that both sides are sure to write soon (hot.h)
- * when nothing else runs in the parent.
+ * thread waits in), and those that either side is sure to write soon (hot.h).
  * Finds the first such part of [*start, *end) of p, in guest addresses.
  */
 static bool find_unshared(const struct mm *parent, const struct pma *p, u64 *start, u64 *end)
 {
 	struct mem_range r = pma_subrange(p, *start, *end);
 	u64 best = *end, best_end = *end;
+	int hot;
 
 	for (struct mm_write_pin *pin = parent->write_pins; pin; pin = pin->next) {
 		u64 from = MAX(pin->range.start, r.start), to = MIN(pin->range.end, r.end);
@@ -132,13 +132,10 @@ static bool find_unshared(const struct mm *parent, const struct pma *p, u64 *sta
 			best_end = *start + (to - r.start);
 		}
 	}
-	if (atomic_load(&parent->users) == 1) {
-		int i = first_hot(parent, *start);
-
-		if (i < parent->hot_count && parent->hot[i].start < best) {
-			best = MAX(parent->hot[i].start, *start);
-			best_end = MIN(parent->hot[i].end, *end);
-		}
+	hot = first_hot(parent, *start);
+	if (hot < parent->hot_count && parent->hot[hot].start < best) {
+		best = MAX(parent->hot[hot].start, *start);
+		best_end = MIN(parent->hot[hot].end, *end);
 	}
 	if (best == *end)
 		return false;
@@ -163,6 +160,62 @@ static void take_hot(struct mm *parent, struct mm *child)
 	child->ahead = parent->ahead;
 	parent->hot_count = hot_take(parent->hot_set, parent->hot);
 	qsort(parent->hot, (size_t)parent->hot_count, sizeof(parent->hot[0]), by_start);
+}
+
+/* Copies must be of one moment: the parent's other threads are held off, in one hand-over. */
+static void hold_hot(struct mm *parent)
+{
+	struct stub_batch b;
+	int i;
+
+	if (atomic_load(&parent->users) == 1)
+		return;
+	stub_batch_begin(parent, &b);
+	for (i = 0; i < parent->hot_count; i++) {
+		const struct hot_piece *hot = &parent->hot[i];
+		struct pma *p = pma_set_seek(&parent->pmas, hot->start);
+
+		for (; p && p->start < hot->end; p = pma_next(p)) {
+			u8 prot = p->host_prot & (u8)~PROT_WRITE;
+
+			if (!p->owned || p->host_map != PMA_MAP_WRITE || prot == p->host_prot)
+				continue;
+			if (pma_set_reserve(&parent->pmas, PMA_RESERVE) < 0)
+				goto out;
+			p = pma_set_isolate(&parent->pmas, p, MAX(p->start, hot->start),
+					    MIN(p->end, hot->end));
+			stub_batch_protect(&b, p->start, p->end, prot);
+			pma_set_host(&parent->pmas, p, p->host_map, prot);
+		}
+	}
+out:
+	parent->hot_count = i; /* those that could not be held are shared */
+	stub_batch_end(&b);
+}
+
+/* What the parent has kept to itself it may write to again. */
+static void release_hot(struct mm *parent, struct stub_batch *b)
+{
+	if (atomic_load(&parent->users) == 1)
+		return;
+	for (int i = 0; i < parent->hot_count; i++) {
+		const struct hot_piece *hot = &parent->hot[i];
+		struct pma *p = pma_set_seek(&parent->pmas, hot->start);
+
+		for (; p && p->start < hot->end; p = pma_next(p)) {
+			const struct vma *v = vma_set_seek(&parent->vmas, p->start);
+			u8 prot;
+
+			if (p->host_map != PMA_MAP_WRITE || !p->owned || !v ||
+			    v->start > p->start || v->end < p->end)
+				continue;
+			prot = stub_prot(v, p);
+			if (prot == p->host_prot || !p->host_prot)
+				continue;
+			stub_batch_protect(b, p->start, p->end, prot);
+			pma_set_host(&parent->pmas, p, p->host_map, prot);
+		}
+	}
 }
 
 static int give_copy(struct mm *child, struct legacy *legacy, const struct vma *v,
@@ -476,6 +529,17 @@ static struct platform_as *move(struct mm *mm, struct platform_as *fresh)
 	return old;
 }
 
+/* The parent may not write to what it shares now. */
+static void protect(struct mm *parent)
+{
+	struct stub_batch b;
+
+	stub_batch_begin(parent, &b);
+	stub_protect_cow(parent, &b);
+	release_hot(parent, &b);
+	stub_batch_end(&b);
+}
+
 static int fork_mm(struct mm *parent, struct platform_as *fresh, struct platform_as **ret_old,
 		   struct mm **ret_child)
 {
@@ -509,6 +573,7 @@ static int fork_mm(struct mm *parent, struct platform_as *fresh, struct platform
 	if (err == 0) {
 		mutex_lock_nested(&child->active_lock);
 		take_hot(parent, child);
+		hold_hot(parent);
 		err = share_pmas(parent, child, legacy);
 		child->copy_next = 0;
 		if (err == 0) {
@@ -522,7 +587,7 @@ static int fork_mm(struct mm *parent, struct platform_as *fresh, struct platform
 	if (fresh)
 		*ret_old = move(parent, fresh);
 	else
-		stub_protect_cow(parent);
+		protect(parent);
 	if (err == 0)
 		home_child_begin(parent, child);
 	mutex_unlock(&parent->active_lock);

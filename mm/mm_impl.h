@@ -292,8 +292,6 @@ static inline void stub_leave_room(struct mm *mm)
  * guest thread goes on, but maybe not yet when this returns.
  */
 void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed, bool exactly);
-/* Takes the right to write from every pma with cow, for good. */
-void stub_protect_cow(struct mm *mm);
 
 /* Many changes in few hand-overs to the stub. */
 #define STUB_BATCH 64
@@ -311,6 +309,8 @@ void stub_batch_unmap(struct stub_batch *b, u64 start, u64 end);
 /* Maps p as far as v reaches, unless it is mapped. It counts as mapped at once: no pma may change
  * until the end. */
 void stub_batch_map(struct stub_batch *b, const struct vma *v, struct pma *p);
+/* Takes the right to write from every pma with cow, for good. */
+void stub_protect_cow(struct mm *mm, struct stub_batch *b);
 /* When anything failed, nothing at all is mapped. */
 void stub_batch_end(struct stub_batch *b);
 /* The same for one of maps only, without waiting: a failure shows at the next change. */

@@ -293,24 +293,21 @@ void stub_restrict(struct mm *mm, u64 start, u64 end, u8 allowed, bool exactly)
 	stub_batch_end(&b);
 }
 
-void stub_protect_cow(struct mm *mm)
+void stub_protect_cow(struct mm *mm, struct stub_batch *b)
 {
-	struct stub_batch b;
 	struct pma *p;
 
 	mutex_assert_held(&mm->active_lock);
-	stub_batch_begin(mm, &b);
 	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p)) {
 		if (p->cow && p->host_map == PMA_MAP_WRITE) {
 			u8 prot = p->host_prot & (u8)~PROT_WRITE;
 
 			if (prot)
-				batch_map(&b, p, PMA_MAP_READ, prot);
+				batch_map(b, p, PMA_MAP_READ, prot);
 			else
-				stub_batch_unmap(&b, p->start, p->end);
+				stub_batch_unmap(b, p->start, p->end);
 			pma_set_host(&mm->pmas, p, prot ? PMA_MAP_READ : PMA_UNMAPPED, prot);
 		}
 		p = pma_set_merge(&mm->pmas, p);
 	}
-	stub_batch_end(&b);
 }
