@@ -46,6 +46,8 @@ int platform_as_new(struct platform *p, struct platform_as **ret)
 		goto fail;
 	as->cmd_slot = (u32)err;
 	as->cmd = control_slot(&p->control, as->cmd_slot);
+	as->cmd->bell = stub_bell(as->cmd_slot);
+	atomic_store(control_bell(&p->control, as->cmd_slot), as->seq);
 	as->done_fd = host_eventfd();
 	if (as->done_fd < 0) {
 		err = -ENOMEM;
@@ -213,6 +215,12 @@ static bool spin_done_locked(struct platform_as *as, u64 *sum)
 	return true;
 }
 
+static void wake_mapper(struct platform_as *as)
+{
+	as->unwoken = false;
+	ring_bell(as->platform, as->cmd_slot);
+}
+
 /* Waits for DONE, of which `sum` has come. Value or -ESRCH. */
 static s64 wait_done_locked(struct platform_as *as, u64 sum)
 {
@@ -223,6 +231,8 @@ static s64 wait_done_locked(struct platform_as *as, u64 sum)
 
 	if (spin_done_locked(as, &sum))
 		return (s64)(sum & ~(1ULL << DONE_BIT));
+	if (as->unwoken)
+		wake_mapper(as);
 	for (;;) {
 		n = host_poll(fds, 2, tick > now ? (s64)(tick - now) : MAPPER_TICK_NS);
 		if (n > 0 && fds[0].revents) {
@@ -252,12 +262,6 @@ static s64 wait_done_locked(struct platform_as *as, u64 sum)
 	}
 }
 
-static void wake_mapper(struct platform_as *as)
-{
-	as->unwoken = false;
-	host_futex_wake(&as->cmd->seq, 1, false);
-}
-
 bool as_begin_locked(struct platform_as *as, u32 kind, u32 count, bool wake)
 {
 	mutex_assert_held(&as->lock);
@@ -267,8 +271,13 @@ bool as_begin_locked(struct platform_as *as, u32 kind, u32 count, bool wake)
 	as->cmd->kind = kind;
 	as->cmd->count = count;
 	atomic_store_explicit(&as->cmd->seq, ++as->seq, memory_order_release);
+	atomic_store(control_bell(&as->platform->control, as->cmd_slot), as->seq);
 	as->unwoken = !wake;
-	if (wake)
+	/* Whose thread waits for a mapping has nobody who would see to it that it is woken. */
+	if (!wake ||
+	    (kind != CMD_KIND_RESUME && pair_ring(as->platform, as->mapper_bound, as->cmd_slot)))
+		as->unwoken = true;
+	else
 		wake_mapper(as);
 	return true;
 }

@@ -134,6 +134,7 @@ static int start_thread_locked(struct platform_context *ctx)
 
 	as_settle_locked(as);
 	memset(ctx->mem, 0, PAGE_SIZE);
+	ctx->shared->bell = stub_bell(ctx->slot);
 	cmd->slot = ctx->stub_addr;
 	cmd->altstack_sp = ctx->stub_addr + PAGE_SIZE;
 	cmd->altstack_flags = 0;

@@ -44,6 +44,14 @@ void control_destroy(struct control *c)
 	mutex_destroy(&c->lock);
 }
 
+#define BELLS_PER_PAGE (PAGE_SIZE / sizeof(u32))
+
+static int commit_bells(struct control *c, u32 slot)
+{
+	return host_mem_fallocate(c->fd, FALLOC_FL_KEEP_SIZE,
+				  CONTROL_BELLS + page_down(slot * sizeof(u32)), PAGE_SIZE);
+}
+
 int control_alloc(struct control *c)
 {
 	u64 offset;
@@ -59,9 +67,12 @@ int control_alloc(struct control *c)
 		else
 			return -ENOMEM;
 	}
+	/* A page of bells for every PAGE_SIZE / 4 slots. */
+	ret = slot % BELLS_PER_PAGE ? 0 : commit_bells(c, slot);
 	/* Committed now, so that no access of the sentry can raise SIGBUS later. */
 	offset = (u64)slot * STUB_SLOT_SIZE;
-	ret = host_mem_fallocate(c->fd, FALLOC_FL_KEEP_SIZE, offset, PAGE_SIZE);
+	if (ret == 0)
+		ret = host_mem_fallocate(c->fd, FALLOC_FL_KEEP_SIZE, offset, PAGE_SIZE);
 	if (ret == 0)
 		ret = host_mem_fallocate(c->fd, FALLOC_FL_KEEP_SIZE,
 					 offset + STUB_SLOT_SIZE - 2 * c->frame_size,

@@ -17,6 +17,11 @@
 		.kind = CHECK_RANGE, .arg = 0, .value = STUB_SLOTS, .limit = STUB_SLOTS_END,       \
 		.mask = STUB_SLOT_SIZE - 1                                                         \
 	}
+#define BELL                                                                                       \
+	{                                                                                          \
+		.kind = CHECK_RANGE, .arg = 0, .value = STUB_BELLS,                                \
+		.limit = STUB_BELLS + STUB_BELLS_SIZE, .mask = 3                                   \
+	}
 #define LOW(n, v)                                                                                  \
 	{                                                                                          \
 		.kind = CHECK_LOW, .arg = (n), .value = (v)                                        \
@@ -54,16 +59,28 @@ static const struct stub_call calls[] = {
 	  WHEN_SECCOMP,
 	  "wake the sentry",
 	  { GUEST_WORD, LOW(1, FUTEX_WAKE), LOW(2, 1) } },
+	{ __NR_futex, STUB_GUEST, WHEN_SECCOMP, "the same", { BELL, LOW(1, FUTEX_WAIT) } },
 	{ __NR_futex,
 	  STUB_GUEST,
 	  WHEN_SECCOMP,
-	  "wake the mapper",
-	  { EQ(0, STUB_CMD), LOW(1, FUTEX_WAKE), LOW(2, 1) } },
+	  "wake a mapper, or another thread, for the sentry",
+	  { BELL, LOW(1, FUTEX_WAKE) } },
+	{ __NR_sched_yield, STUB_GUEST, WHEN_SECCOMP, "let that run", {} },
 	{ __NR_futex,
 	  STUB_MAPPER,
 	  WHEN_ALWAYS,
-	  "wait for a command, or (new thread) for its tracer",
+	  "wait for a command",
+	  { BELL, LOW(1, FUTEX_WAIT) } },
+	{ __NR_futex,
+	  STUB_MAPPER,
+	  WHEN_ALWAYS,
+	  "a new thread: wait for its tracer",
 	  { RANGE(0, STUB_CMD, STUB_CMD + PAGE_SIZE), LOW(1, FUTEX_WAIT) } },
+	{ __NR_futex,
+	  STUB_MAPPER,
+	  WHEN_SECCOMP,
+	  "the same, where it sleeps on its bell",
+	  { BELL, LOW(1, FUTEX_WAKE_BITSET) } },
 	{ __NR_futex,
 	  STUB_MAPPER,
 	  WHEN_SECCOMP,

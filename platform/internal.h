@@ -53,6 +53,16 @@ static inline u8 *control_zone(const struct control *c, u64 offset)
 {
 	return c->base + offset;
 }
+/* The futex word that goes with a slot; STUB_BELLS in stubs. It is changed before who sleeps on it
+ * is woken: all are, for any guest may sleep there. */
+static inline _Atomic u32 *control_bell(const struct control *c, u32 slot)
+{
+	return (_Atomic u32 *)(c->base + CONTROL_BELLS) + slot;
+}
+static inline u64 stub_bell(u32 slot)
+{
+	return STUB_BELLS + (u64)slot * sizeof(u32);
+}
 static inline void *control_slot(const struct control *c, u32 slot)
 {
 	return c->base + (size_t)slot * STUB_SLOT_SIZE;
@@ -114,6 +124,8 @@ struct cpu_pairs {
 	struct {
 		u32 stubs, owners; /* immutable */
 		_Atomic u32 members;
+		_Atomic u32
+			spinner; /* control slot of a context whose stub may spin there; 0: none */
 	} pair[CPU_PAIRS_MAX];
 };
 
@@ -200,7 +212,7 @@ struct platform_as {
 	struct stub_op late[LATE_MAX]; /* platform_as_map_late: not begun yet */
 	_Atomic u32 late_count;
 	bool pending;	    /* a command is under way whose result nobody waits for */
-	bool unwoken;	    /* ... and a guest's thread is to wake the mapper for it */
+	bool unwoken;	    /* a command is there that a guest's thread is to wake the mapper for */
 	u64 pending_sum;    /* of its completion, what has come */
 	bool failed;	    /* ... and one has failed: the next batch says so */
 	struct list parked; /* platform_context.node: threads that wait for the next context */
@@ -231,6 +243,14 @@ struct platform_as *pool_take(struct platform *p);
 /* Destroys those in the pool; it takes no more. */
 void pool_close(struct platform *p);
 
+/* Wakes who sleeps on the bell of that slot. */
+void ring_bell(struct platform *p, u32 slot);
+/* Has a stub that spins on the pair's CPU (1 and up; 0: none) do so. It may not obey: whoever
+ * relies on it has to ring_bell after a while. False: none does. */
+bool pair_ring(struct platform *p, u32 pair, u32 slot);
+/* `word` was the word of a context that was taken back from its stub: it may not have rung for us.
+ */
+void ring_if_asked(struct platform *p, u32 word);
 /* Tells the mapper to go, waits for the result: >= 0, or -errno; -ESRCH when the stub is dead. */
 s64 as_submit_locked(struct platform_as *as, u32 kind, u32 count);
 /* Begins a command: as->pending. wake: or else a guest's thread will. False: the stub is dead. */
@@ -288,6 +308,7 @@ struct turn_pace {
 	u32 apart_turns;   /* that the two sides are taken to be on different CPUs */
 	u32 turns;	   /* apart, and not on a pair */
 	bool stub_spins;   /* while the owner has its turn */
+	bool rung;	   /* another stub is to wake this one */
 	u32 pair;	   /* that the context is on, from 1; 0: none */
 	u32 stops, recent; /* since the last sample of CPU time; since it was last thought of */
 	u32 sleeps;	   /* of both sides, since the last sample */

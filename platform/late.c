@@ -66,10 +66,16 @@ bool late_begin(struct platform_context *ctx)
 	old = atomic_load(&ctx->shared->word);
 	wake = old & TURN_STUB_SLEEPS || !ctx->bound || ctx->bound != as->mapper_bound;
 	turn = TURN_MAPPER | TURN_WAKE_MAPPER | (as->seq + 1) << TURN_SEQ_SHIFT;
+	as->cmd->ring = 0;
 	if (wake || !atomic_compare_exchange_strong(&ctx->shared->word, &old, turn)) {
 		wake = true;
-		atomic_store(&ctx->shared->word, TURN_MAPPER | (old & TURN_STUB_SLEEPS));
+		old = atomic_exchange(&ctx->shared->word, TURN_MAPPER);
+		if (old & TURN_STUB_SLEEPS) {
+			as->cmd->ring = stub_bell(ctx->slot);
+			atomic_fetch_add(control_bell(&as->platform->control, ctx->slot), 1);
+		}
 	}
+	ring_if_asked(as->platform, old);
 	as->pending = as_begin_locked(as, CMD_KIND_RESUME, count, wake);
 	return true;
 }

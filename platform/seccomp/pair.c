@@ -259,3 +259,46 @@ u64 pair_watch(struct platform_context *ctx, struct pair_watch *w, u64 now)
 	w->next_ns = now + w->interval_ns;
 	return w->next_ns;
 }
+
+/* ---- waking without another CPU ---- */
+
+/*
+ * To wake a stub's thread from the owners' CPU takes an interrupt, and more if its CPU has gone
+ * idle meanwhile. Mostly it has not: the stub whose call has led to the wake spins there for its
+ * answer. It wakes the other one itself, and lets it run.
+ */
+void pair_note_spinner(struct platform_context *ctx)
+{
+	_Atomic u32 *spinner;
+
+	if (!ctx->pace.pair)
+		return;
+	spinner = &ctx->platform->pairs.pair[ctx->pace.pair - 1].spinner;
+	if (atomic_load_explicit(spinner, memory_order_relaxed) != ctx->slot)
+		atomic_store_explicit(spinner, ctx->slot, memory_order_relaxed);
+}
+
+bool pair_ring(struct platform *p, u32 pair, u32 slot)
+{
+	u32 spinner, word = TURN_SENTRY;
+
+	if (!pair)
+		return false;
+	spinner = atomic_load_explicit(&p->pairs.pair[pair - 1].spinner, memory_order_relaxed);
+	/* Whoever has that slot by now: if its stub spins, it will do. */
+	return spinner && spinner != slot &&
+	       atomic_compare_exchange_strong(
+		       &((struct stub_ctx *)control_slot(&p->control, spinner))->word, &word,
+		       TURN_SENTRY | TURN_RING | slot << TURN_BELL_SHIFT);
+}
+
+void ring_bell(struct platform *p, u32 slot)
+{
+	host_futex_wake(control_bell(&p->control, slot), INT_MAX, false);
+}
+
+void ring_if_asked(struct platform *p, u32 word)
+{
+	if ((word & (TURN_MASK | TURN_RING)) == (TURN_SENTRY | TURN_RING))
+		ring_bell(p, word >> TURN_BELL_SHIFT);
+}

@@ -38,6 +38,7 @@ static int seccomp_context_start(struct platform_context *ctx)
 	ctx->in_call = ctx->saved = false;
 	ctx->raw_rip = ctx->fp_save = ctx->fp_load = 0;
 	ctx->shared->self = ctx->stub_addr;
+	ctx->shared->bell = stub_bell(ctx->slot);
 	ctx->shared->pending = ctx->shared->deferred = ctx->shared->spin = 0;
 	platform_context_set_ids(ctx, &(struct platform_ids){ 0 });
 	ctx->shared->info = STUB_CMD + CMD_INFO + index * INFO_SIZE;
@@ -457,13 +458,16 @@ static void seccomp_context_stop(struct platform_context *ctx)
 {
 	u32 old = atomic_exchange(&ctx->shared->word, TURN_EXIT);
 
-	if (old & TURN_STUB_SLEEPS)
-		host_futex_wake(&ctx->shared->word, 1, false);
+	ring_if_asked(ctx->platform, old);
+	if (!(old & TURN_STUB_SLEEPS))
+		return;
+	atomic_fetch_add(control_bell(&ctx->platform->control, ctx->slot), 1);
+	ring_bell(ctx->platform, ctx->slot);
 }
 
 static void seccomp_wake_dead(struct platform_context *ctx)
 {
-	atomic_store(&ctx->shared->word, TURN_GONE);
+	ring_if_asked(ctx->platform, atomic_exchange(&ctx->shared->word, TURN_GONE));
 	host_futex_wake(&ctx->shared->word, 1, false);
 }
 

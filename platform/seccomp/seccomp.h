@@ -53,6 +53,8 @@ bool pair_update(struct platform_context *ctx);
 /* One that left the only pair to another context: true if it has it to itself now. Not sooner than
  * gap_tsc after its last move. */
 bool pair_join_alone(struct platform_context *ctx, u64 gap_tsc);
+/* ctx's stub spins now, if it does as it was told: it can ring bells for others (pair_ring). */
+void pair_note_spinner(struct platform_context *ctx);
 /* Other contexts are on the pair that ctx is on. */
 bool pair_shared(const struct platform_context *ctx);
 /* The owner of a context on a pair sleeps: looks, less and less often, whether the stub computes,

@@ -263,22 +263,36 @@ static bool decide(struct platform_context *ctx, u32 *ret_rounds)
 	return spinning;
 }
 
-/* Gives the turn to the stub's thread. True: by way of the mapper. */
-static bool give_turn(struct platform_context *ctx, u32 resume)
+/* Wakes the stub's thread; if the caller looks after it for a while, by way of a stub that spins.
+ */
+static void wake_stub(struct platform_context *ctx, bool spinning)
 {
+	struct platform *p = ctx->platform;
 	u64 began;
+
+	ctx->pace.sleeps++;
+	atomic_fetch_add(control_bell(&p->control, ctx->slot), 1);
+	if (spinning && pair_ring(p, ctx->pace.pair, ctx->slot)) {
+		ctx->pace.rung = true;
+		return;
+	}
+	began = tsc_now();
+	ring_bell(p, ctx->slot);
+	spin_limits_adapt(&p->spin_limits, tsc_now() - began);
+}
+
+/* Gives the turn to the stub's thread. True: by way of the mapper. */
+static bool give_turn(struct platform_context *ctx, u32 resume, bool spinning)
+{
 	u32 old;
 
 	if (atomic_load_explicit(&ctx->as->late_count, memory_order_relaxed) &&
 	    resume != RESUME_SAVE && late_begin(ctx))
 		return true;
 	old = atomic_exchange(&ctx->shared->word, TURN_STUB);
-	if (old & TURN_STUB_SLEEPS) {
-		ctx->pace.sleeps++;
-		began = tsc_now();
-		host_futex_wake(&ctx->shared->word, 1, false);
-		spin_limits_adapt(&ctx->platform->spin_limits, tsc_now() - began);
-	}
+	ring_if_asked(ctx->platform, old);
+	if (old & TURN_STUB_SLEEPS)
+		wake_stub(ctx, spinning);
 	return false;
 }
 
@@ -293,7 +307,8 @@ bool turn_run(struct platform_context *ctx, u32 resume)
 	if (ctx->deferred_count && resume != RESUME_SAVE)
 		resume |= RESUME_DEFERRED;
 	ctx->shared->kind = resume;
-	mapping = give_turn(ctx, resume);
+	ctx->pace.rung = false;
+	mapping = give_turn(ctx, resume, spinning);
 	/* Who interrupts sets `interrupted` and then looks at in_guest; we did it the other way
 	 * round, and the exchange is a barrier. */
 	if (resume != RESUME_SAVE && atomic_load_explicit(&ctx->interrupted, memory_order_relaxed))
@@ -303,8 +318,14 @@ bool turn_run(struct platform_context *ctx, u32 resume)
 		return false;
 	if (spinning && mapping)
 		spinning = spin_for_mapper(ctx);
-	if (spinning && spin(ctx))
+	if (spinning && spin(ctx)) {
+		if (ctx->pace.stub_spins)
+			pair_note_spinner(ctx);
 		return (atomic_load(&ctx->shared->word) & TURN_MASK) == TURN_SENTRY;
+	}
+	/* Whoever was to wake the stub may have better things to do. */
+	if (ctx->pace.rung)
+		ring_bell(ctx->platform, ctx->slot);
 	ctx->pace.apart_turns = 0;
 	ctx->pace.sleeps++;
 	there = wait_turn(ctx);

@@ -11,6 +11,8 @@
  *	STUB_VDSO	the host's [vvar] and [vdso], moved here where the host lets us
  *	STUB_SLOTS	one slot per guest thread, read-write, shared with the sentry:
  *			a context page and the thread's alternate signal stack
+ *	STUB_BELLS	a futex word for each slot of the control file, read-only: what threads sleep
+ *			on, whose wake another thread may be asked for
  *	STUB_ZONE	trampolines of patched system call sites near the top of the
  *			address space, and
  *	STUB_LOW_ZONE	of those in programs at low addresses: r-x, private mappings
@@ -42,6 +44,8 @@
 #define STUB_SLOT_SHIFT 15
 #define STUB_SLOT_MAX 8192 /* guest threads in an address space */
 #define STUB_SLOTS_END (STUB_SLOTS + STUB_SLOT_MAX * STUB_SLOT_SIZE)
+#define STUB_BELLS 0x7ffff0080000
+#define STUB_BELLS_SIZE (CONTROL_SLOTS * 4)
 #define STUB_ZONE 0x7ffff0100000
 #define STUB_ZONE_SIZE 0x4000000
 #define STUB_LOW_ZONE 0x10000
@@ -50,7 +54,8 @@
 /* Where the zones are in the control file: behind all slots. */
 #define CONTROL_ZONE (CONTROL_SLOTS * STUB_SLOT_SIZE)
 #define CONTROL_LOW_ZONE (CONTROL_ZONE + STUB_ZONE_SIZE)
-#define CONTROL_END (CONTROL_LOW_ZONE + STUB_LOW_ZONE_SIZE)
+#define CONTROL_BELLS (CONTROL_LOW_ZONE + STUB_LOW_ZONE_SIZE)
+#define CONTROL_END (CONTROL_BELLS + STUB_BELLS_SIZE)
 #define CONTROL_SLOTS 65536UL /* command slots and guest threads of the whole sentry */
 
 /* Descriptors of the zygote and of stubs. */
@@ -79,12 +84,14 @@
 #define CONFIG_XINIT 0x3000 /* an XSAVE area that holds the initial state; behind the filters */
 
 /* struct stub_cmd */
-#define CMD_SEQ 0x00	  /* u32, futex: the sentry counts it up */
+#define CMD_SEQ 0x00	  /* u32: the sentry counts it up, and then the bell */
 #define CMD_KIND 0x04	  /* u32 */
 #define CMD_COUNT 0x08	  /* u32 */
 #define CMD_GO 0x0c	  /* u32, futex: a new ptrace thread may go on */
 #define CMD_SLOT 0x10	  /* u64, address of a thread's slot */
 #define CMD_ALTSTACK 0x18 /* stack_t */
+#define CMD_BELL 0x30	  /* u64, address of the mapper's bell */
+#define CMD_RING 0x38	  /* u64, with CMD_KIND_RESUME: bell that the thread may sleep on, or 0 */
 #define CMD_OPS 0x40
 #define CMD_OP_SIZE 0x40
 #define CMD_MAX_OPS ((CMD_INFO - CMD_OPS) / CMD_OP_SIZE)
@@ -136,6 +143,7 @@
 #define CTX_EFLAGS 0xd0
 #define CTX_FP_SAVE 0xd8 /* u64, see RESUME_FP */
 #define CTX_FP_LOAD 0xe0 /* u64 */
+#define CTX_BELL 0xe8    /* u64, address of the thread's bell */
 #define CTX_DEFERRED_OPS 0x400
 #define CTX_DEFERRED_OP_SIZE 0x20
 #define CTX_DEFERRED_MAX 8
@@ -200,6 +208,10 @@
  * is the command whose number's low half is in the word's high half. */
 #define TURN_WAKE_MAPPER 0x400
 #define TURN_SEQ_SHIFT 16
+/* With TURN_SENTRY, while the stub spins: it is to wake who sleeps on the bell whose number is in the
+ * word's high half, for that one is to have the same CPU. */
+#define TURN_RING 0x800
+#define TURN_BELL_SHIFT 16
 
 /*
  * The signal by which the sentry interrupts a guest thread: SIGUSR1. Not a real-time signal: those
@@ -272,7 +284,7 @@ struct stub_cmd {
 	uint64_t altstack_sp;
 	uint32_t altstack_flags, altstack_pad;
 	uint64_t altstack_size;
-	uint64_t pad[2];
+	uint64_t bell, ring;
 	struct stub_op ops[CMD_MAX_OPS];
 };
 
@@ -291,6 +303,7 @@ struct stub_ctx {
 	uint32_t deferred, pad;
 	uint64_t rcx, r11, eflags;
 	uint64_t fp_save, fp_load;
+	uint64_t bell;
 };
 
 /* A call that a guest thread makes on its way back to guest code, at CTX_DEFERRED_OPS. */
@@ -338,6 +351,8 @@ _Static_assert(offsetof(struct stub_ctx, info) == CTX_INFO, "abi");
 _Static_assert(offsetof(struct stub_ctx, deferred) == CTX_DEFERRED, "abi");
 _Static_assert(offsetof(struct stub_ctx, eflags) == CTX_EFLAGS, "abi");
 _Static_assert(offsetof(struct stub_ctx, fp_load) == CTX_FP_LOAD, "abi");
+_Static_assert(offsetof(struct stub_ctx, bell) == CTX_BELL, "abi");
+_Static_assert(offsetof(struct stub_cmd, ring) == CMD_RING, "abi");
 _Static_assert(sizeof(struct stub_deferred) == CTX_DEFERRED_OP_SIZE, "abi");
 _Static_assert(offsetof(struct stub_config, vdso) == CONFIG_VDSO, "abi");
 _Static_assert(offsetof(struct stub_config, xfeatures) == CONFIG_XFEATURES, "abi");

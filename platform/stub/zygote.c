@@ -222,6 +222,9 @@ _Noreturn void zygote_main(void)
 	unmap_around(&boot, STUB_STACK + STUB_STACK_SIZE, STUB_TASK_MAX);
 	if (map_slot(STUB_CONFIG, 0) != STUB_CONFIG)
 		die(11);
+	if ((uint64_t)call6(__NR_mmap, STUB_BELLS, STUB_BELLS_SIZE, 1 /* PROT_READ */,
+			    MAP_SHARED | MAP_FIXED, STUB_FD_CONTROL, CONTROL_BELLS) != STUB_BELLS)
+		die(13);
 	if (config->patch) {
 		map_zone(STUB_ZONE, STUB_ZONE_SIZE, CONTROL_ZONE);
 		map_zone(STUB_LOW_ZONE, STUB_LOW_ZONE_SIZE, CONTROL_LOW_ZONE);

@@ -547,8 +547,11 @@ ATTACK(deferred_protect_what_is_shared)
 	unlink("/tmp/read-only");
 }
 
+#define FUTEX_WAIT_NR 0
 #define FUTEX_WAKE_NR 1
-#define COMMANDS (STUB_AREA + 0x20000)
+/* What mappers and other stubs' threads sleep on; this many are in use, at most. */
+#define BELLS 0x7ffff0080000
+#define BELL_COUNT 64
 
 /* Its own, and those of others, read and written. */
 static void write_with_children(void *arg)
@@ -575,10 +578,16 @@ static void write_with_children(void *arg)
 	*(int *)arg = 1;
 }
 
+static void ring_all(void)
+{
+	for (uint64_t i = 0; i < BELL_COUNT; i++)
+		stub_call(SYS_futex, BELLS + 4 * i, FUTEX_WAKE_NR, 0x7fffffff);
+}
+
 static void *waker(void *arg)
 {
 	while (!*(volatile int *)arg)
-		stub_call(SYS_futex, COMMANDS, FUTEX_WAKE_NR, 1);
+		ring_all();
 	return NULL;
 }
 
@@ -599,7 +608,7 @@ ATTACK(mapper_woken_at_will)
 
 	need_stub_calls();
 	for (int i = 0; i < 100; i++)
-		stub_call(SYS_futex, COMMANDS, FUTEX_WAKE_NR, 1);
+		ring_all();
 	in_child(write_with_children, done, 5000, NULL);
 	if (!*done)
 		breach("memory is not what was written to it");
@@ -607,6 +616,91 @@ ATTACK(mapper_woken_at_will)
 	in_child(wake_while_writing, done, 5000, NULL);
 	if (!*done)
 		breach("memory is not what was written to it while the mapper was woken");
+	need_stub_calls(); /* still */
+}
+
+#define BALLS_MIN 300 /* to and fro in a second; a wake that does not come is made up for */
+
+/* Two that wake each other all the time, by pipes. */
+static void play(void *arg)
+{
+	int there[2], back[2], balls = 0;
+	uint64_t end = now_ms() + 1000;
+	char c = 0;
+
+	if (pipe(there) || pipe(back))
+		_exit(1);
+	if (fork() == 0) {
+		while (read(there[0], &c, 1) == 1 && write(back[1], &c, 1) == 1)
+			;
+		_exit(0);
+	}
+	close(there[0]);
+	for (; now_ms() < end; balls++)
+		if (write(there[1], &c, 1) != 1 || read(back[0], &c, 1) != 1)
+			_exit(1);
+	*(int *)arg = balls;
+}
+
+/* Hands over like a call, spins as who waits for an answer, and rings for nobody. */
+static void spin_deaf(volatile int *stop)
+{
+	volatile uint32_t *word;
+	uint64_t *slot;
+
+	__asm__ volatile("rdgsbase %0" : "=r"(slot));
+	for (int i = 0; i < 300; i++)
+		syscall(SYS_getpgid, 0);
+	word = (volatile uint32_t *)slot;
+	while (!*stop) {
+		slot[1] = SYS_getpgid;
+		slot[2] = 0;
+		word[1] = 1; /* STOP_CALL */
+		__atomic_exchange_n(word, 2 /* TURN_SENTRY */, __ATOMIC_SEQ_CST);
+		while ((*word & 0xff) == 2 && !*stop)
+			;
+	}
+}
+
+/* Sleeps on bells of others, so that it is woken in their place. */
+static void sleep_on_all(volatile int *stop)
+{
+	for (uint64_t i = 0; !*stop; i = (i + 1) % BELL_COUNT)
+		stub_call(SYS_futex, BELLS + 4 * i, FUTEX_WAIT_NR,
+			  *(volatile uint32_t *)(BELLS + 4 * i));
+}
+
+static void play_beside(void (*enemy)(volatile int *stop))
+{
+	int *shared = shared_memory(4096), pid = fork();
+
+	if (pid == 0) {
+		enemy(shared + 1);
+		_exit(0);
+	}
+	usleep(50000);
+	in_child(play, shared, 10000, NULL);
+	shared[1] = 1;
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	if (*shared < BALLS_MIN)
+		breach("others wait for each other: %d rounds in a second", *shared);
+}
+
+ATTACK(bells_of_others)
+{
+	static volatile uint64_t gs;
+
+	need_stub_calls();
+	if (!readable(BELLS))
+		skip("there are no bells");
+	if (writable(BELLS))
+		breach("bells can be written to");
+	catch_setup();
+	CATCH(__asm__ volatile("rdgsbase %0" : "=r"(gs)));
+	play_beside(sleep_on_all);
+	if (gs)
+		play_beside(spin_deaf);
 	need_stub_calls(); /* still */
 }
 

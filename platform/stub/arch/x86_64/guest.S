@@ -28,6 +28,7 @@
 #define PAGE_SIZE 4096
 /* Of a ucontext: the interrupted instruction. */
 #define UC_RIP 168
+#define ALL 0x7fffffff
 
 	.globl guest_start, guest_end, call_entry, call_save, call_answered, call_vdso_answered, call_code_end
 	.hidden guest_start, guest_end, call_entry, call_save, call_answered, call_vdso_answered, call_code_end
@@ -54,12 +55,59 @@
 	je .Lsoon\@
 	jmp \changed
 .Lnow\@:
+	mov CMD_BELL(%rdi), %rdi
 	mov $__NR_futex, %eax
 	mov $FUTEX_WAKE, %esi
-	mov $1, %edx
+	mov $ALL, %edx
 	syscall
 	mov \save, %eax
 .Lawake\@:
+	.endm
+
+/*
+ * eax is the word, with TURN_SENTRY and TURN_RING. Unless the word changes, takes the order and wakes
+ * who it is for, who then gets this CPU if that has nothing better to do than to spin. Goes on at
+ * \changed with the word, or at \done. Keeps \rounds, by way of r9d; spoils rax, rcx, rdx, rsi, rdi, r11.
+ */
+	.macro ring_bell word, rounds, changed, done
+	mov %eax, %edi
+	mov $TURN_SENTRY, %edx
+	lock cmpxchg %edx, \word
+	jne \changed
+	mov \rounds, %r9d
+	shr $TURN_BELL_SHIFT, %edi
+	movabs $STUB_BELLS, %rax
+	lea (%rax, %rdi, 4), %rdi
+	mov $__NR_futex, %eax
+	mov $FUTEX_WAKE, %esi
+	mov $ALL, %edx
+	syscall
+	mov $__NR_sched_yield, %eax
+	syscall
+	mov %r9d, \rounds
+	jmp \done
+	.endm
+
+/*
+ * eax is the word, not our turn, rdi its address. Sleeps: on the word where that waits for the mapper, else on the bell
+ * at \bell, whose value is read before another look at the word; the sentry does it the other way
+ * round. Goes on at \changed if the word does not say any more that we sleep.
+ */
+	.macro sleep_turn word, bell, changed
+	mov %eax, %edx
+	cmp $TURN_MAPPER, %al
+	je .Lsleep\@
+	mov \bell, %rdi
+	mov (%rdi), %edx
+	mov \word, %eax
+	and $(TURN_MASK | TURN_STUB_SLEEPS | TURN_RING), %eax
+	cmp $(TURN_SENTRY | TURN_STUB_SLEEPS), %eax
+	jne \changed
+.Lsleep\@:
+	mov $__NR_futex, %eax
+	mov $FUTEX_WAIT, %esi
+	xor %r10d, %r10d
+	syscall
 	.endm
 
 	.globl exit_gadget, signal_entry, signal_restorer, wait_turn
@@ -167,6 +215,26 @@ call_handed:
 	mov $1, %edx
 	syscall
 	mov %r9d, %ecx
+	jmp 1f
+	/* Not our turn, nor spinning for it: eax is the word. */
+5:	cmp $TURN_EXIT, %al
+	je exit_gadget
+	cmp $TURN_SENTRY, %al
+	jne 6f
+	test $TURN_RING, %eax
+	jz 6f
+	ring_bell %gs:CTX_WORD, %ecx, 3f, 1f
+6:	wake_mapper %gs:CTX_WORD, %r9d, 3f
+	mov %gs:CTX_SELF, %rdi
+	sleep_turn %gs:CTX_WORD, %gs:CTX_BELL, 7f
+	/* Asleep it may have moved: cpu | node << 12, as in the vdso's getcpu. */
+	mov $CPUNODE_SELECTOR, %eax
+	lsl %eax, %eax
+	mov %eax, %gs:CTX_CPU
+	mov %gs:CTX_WORD, %eax
+	jmp 3f
+7:	xor %ecx, %ecx			/* no more spinning */
+	.balign 64			/* what is most of a call should be one line */
 1:	mov %gs:CTX_WORD, %eax
 	cmp $TURN_SENTRY, %eax
 	jne 3f
@@ -182,22 +250,7 @@ call_handed:
 	jne 3f
 	mov %r11d, %eax
 3:	cmp $TURN_STUB, %al
-	je 4f
-	cmp $TURN_EXIT, %al
-	je exit_gadget
-	wake_mapper %gs:CTX_WORD, %r9d, 3b
-	mov %eax, %edx
-	mov $__NR_futex, %eax
-	mov %gs:CTX_SELF, %rdi
-	mov $FUTEX_WAIT, %esi
-	xor %r10d, %r10d
-	syscall
-	/* Asleep it may have moved: cpu | node << 12, as in the vdso's getcpu. */
-	mov $CPUNODE_SELECTOR, %eax
-	lsl %eax, %eax
-	mov %eax, %gs:CTX_CPU
-	mov %gs:CTX_WORD, %eax
-	jmp 3b
+	jne 5b
 4:	mov %gs:CTX_RDI, %rdi
 	mov %gs:CTX_RSI, %rsi
 	mov %gs:CTX_RDX, %rdx
@@ -413,15 +466,18 @@ wait_turn:	/* eax: the word as last seen */
 	je frame_return
 	cmp $TURN_EXIT, %al
 	je exit_gadget
-	wake_mapper CTX_WORD(%r12), %r15d, wait_turn
-	mov %eax, %edx
-	mov $__NR_futex, %eax
+	cmp $TURN_SENTRY, %al
+	jne 4f
+	test $TURN_RING, %eax
+	jz 4f
+	ring_bell CTX_WORD(%r12), %r15d, wait_turn, spin_turn
+4:	wake_mapper CTX_WORD(%r12), %r15d, wait_turn
 	lea CTX_WORD(%r12), %rdi
-	mov $FUTEX_WAIT, %esi
-	xor %r10d, %r10d
-	syscall
+	sleep_turn CTX_WORD(%r12), CTX_BELL(%r12), 5f
 	mov CTX_WORD(%r12), %eax
 	jmp wait_turn
+5:	xor %r15d, %r15d
+	jmp spin_turn
 
 in_call_code:	/* rax: how far in call_code */
 	cmp $STUB_INTERRUPT_SIGNAL, %edi

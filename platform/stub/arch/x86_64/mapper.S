@@ -56,8 +56,9 @@ mapper_loop:
 	mov CMD_SEQ(%rbp), %eax
 	cmp %ebx, %eax
 	jne mapper_command
+	/* The bell follows the number: with another value there is something to do. */
 	mov $__NR_futex, %eax
-	mov %rbp, %rdi
+	mov CMD_BELL(%rbp), %rdi
 	mov $FUTEX_WAIT, %esi
 	mov %ebx, %edx
 	lea mapper_timeout(%rip), %r10
@@ -127,6 +128,7 @@ mapper_resume:
 	lock cmpxchg %ecx, CTX_WORD(%r14)
 	jne 1b
 	lea CTX_WORD(%r14), %r12
+	mov CMD_RING(%rbp), %r14	/* the next command may be written once this one is reported */
 	jmp mapper_report
 
 mapper_thread:
@@ -164,7 +166,8 @@ mapper_thread:
 	jns 1b
 	jmp mapper_loop
 
-/* Sends r13, a bit a write. The sources are constants. Then wakes who waits for the word at r12. */
+/* Sends r13, a bit a write. The sources are constants. Then wakes who waits for the word at r12, or on
+ * the bell at r14. */
 mapper_report:
 	test %r13, %r13
 	jz 2f
@@ -183,6 +186,16 @@ mapper_report:
 	mov %r12, %rdi
 	mov $FUTEX_WAKE_BITSET, %esi
 	mov $1, %edx
+	xor %r10d, %r10d
+	xor %r8d, %r8d
+	mov $TURN_WAKES_STUB, %r9d
+	syscall
+	test %r14, %r14
+	jz mapper_loop
+	mov %r14, %rdi
+	mov $__NR_futex, %eax
+	mov $FUTEX_WAKE_BITSET, %esi
+	mov $0x7fffffff, %edx
 	xor %r10d, %r10d
 	xor %r8d, %r8d
 	mov $TURN_WAKES_STUB, %r9d
