@@ -119,7 +119,8 @@ static void note_hot(struct mm *mm, u64 page, u64 low, u64 high)
 {
 	u64 start = page & ~(COW_WINDOW_MIN - 1);
 
-	hot_note(mm->hot_set, page, MAX(start, low), MIN(start + COW_WINDOW_MIN, high));
+	hot_note(mm->hot_set, page, MAX(start, low), MIN(start + COW_WINDOW_MIN, high),
+		 mm->home != NULL);
 }
 
 int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_now)
@@ -130,8 +131,7 @@ int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_no
 	mutex_assert_held(&mm->active_lock);
 	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
 		return -ENOMEM;
-	/* One that is away goes home instead. */
-	if (p->owned && !mm->home)
+	if (p->owned)
 		note_hot(mm, page, v->start, v->end);
 	if (p->owned && pgalloc_exclusive(pgalloc_of(p->file), pma_range(p)))
 		return take_over(mm, v, p, map_now);

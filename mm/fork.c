@@ -158,7 +158,7 @@ static void take_hot(struct mm *parent, struct mm *child)
 		parent->hot_set = hot_new();
 	child->hot_set = hot_get(parent->hot_set);
 	child->ahead = parent->ahead;
-	parent->hot_count = hot_take(parent->hot_set, parent->hot);
+	parent->hot_count = hot_take(parent->hot_set, fork_watch_was_quick(parent), parent->hot);
 	qsort(parent->hot, (size_t)parent->hot_count, sizeof(parent->hot[0]), by_start);
 }
 

@@ -98,6 +98,13 @@ void fork_watch_end(struct mm *mm)
 	mm->patience.child = NULL;
 }
 
+bool fork_watch_was_quick(const struct mm *mm)
+{
+	const struct fork_watch *w = mm->patience.child;
+
+	return w && atomic_load(&w->gone) && atomic_load(&w->gone_ns) - w->began_ns < QUICK_NS;
+}
+
 bool fork_watch_wants_wait(struct mm *mm)
 {
 	struct fork_patience *p = &mm->patience;

@@ -44,7 +44,7 @@ void hot_put(struct hot_set *h)
 	free(h);
 }
 
-void hot_note(struct hot_set *h, u64 page, u64 start, u64 end)
+void hot_note(struct hot_set *h, u64 page, u64 start, u64 end, bool away)
 {
 	if (!h)
 		return;
@@ -54,17 +54,34 @@ void hot_note(struct hot_set *h, u64 page, u64 start, u64 end)
 
 		if (page < p->start || page >= p->end)
 			continue;
-		if (!p->hot && p->forks) {
-			p->hot = true;
-			p->forks = 0;
-		}
+		if (p->hot || !p->forks)
+			return;
+		p->away = away;
+		p->hot = !away;
+		p->forks = away ? p->forks : 0;
 		return;
 	}
 	if (h->count < PIECES_MAX)
-		h->pieces[h->count++] = (struct hot_piece){ .start = start, .end = end };
+		h->pieces[h->count++] =
+			(struct hot_piece){ .start = start, .end = end, .away = away };
 }
 
-int hot_take(struct hot_set *h, struct hot_piece ret[HOT_MAX])
+/* What was noted by a parent that was away counts now, or never. False: forget p. */
+static bool settle_away(struct hot_piece *p, bool spared)
+{
+	bool confirmed = p->away && p->forks;
+
+	if (p->away && !p->forks && spared)
+		return false;
+	p->away = false;
+	if (confirmed && !spared) {
+		p->hot = true;
+		p->forks = 0;
+	}
+	return true;
+}
+
+int hot_take(struct hot_set *h, bool spared, struct hot_piece ret[HOT_MAX])
 {
 	int count = 0, kept = 0;
 
@@ -74,6 +91,8 @@ int hot_take(struct hot_set *h, struct hot_piece ret[HOT_MAX])
 	for (int i = 0; i < h->count; i++) {
 		struct hot_piece *p = &h->pieces[i];
 
+		if (!settle_away(p, spared))
+			continue;
 		if (p->hot && count < HOT_MAX)
 			ret[count++] = *p;
 		if (++p->forks < (p->hot ? HOT_FORKS : NOTED_FORKS))
