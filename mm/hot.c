@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Hot for so many forks, and twice as many each time that it turns out to be still. */
 #define HOT_FORKS 24
+#define HOT_FORKS_MAX 384
 /* How long a second note is waited for. */
 #define NOTED_FORKS 8
 #define PIECES_MAX (2 * HOT_MAX)
@@ -44,6 +46,26 @@ void hot_put(struct hot_set *h)
 	free(h);
 }
 
+static void heat(struct hot_piece *p)
+{
+	p->span = p->span ? MIN(p->span * 2, HOT_FORKS_MAX) : HOT_FORKS;
+	p->forks = 0;
+	p->hot = true;
+}
+
+/* Another fork. False: it does not count any more. */
+static bool age(struct hot_piece *p)
+{
+	if (++p->forks < (p->hot ? p->span : NOTED_FORKS))
+		return true;
+	if (!p->hot)
+		return false;
+	/* It does without once: one note is enough then. */
+	p->hot = false;
+	p->forks = 1;
+	return true;
+}
+
 void hot_note(struct hot_set *h, u64 page, u64 start, u64 end, bool away)
 {
 	if (!h)
@@ -57,8 +79,8 @@ void hot_note(struct hot_set *h, u64 page, u64 start, u64 end, bool away)
 		if (p->hot || !p->forks)
 			return;
 		p->away = away;
-		p->hot = !away;
-		p->forks = away ? p->forks : 0;
+		if (!away)
+			heat(p);
 		return;
 	}
 	if (h->count < PIECES_MAX)
@@ -74,10 +96,8 @@ static bool settle_away(struct hot_piece *p, bool spared)
 	if (p->away && !p->forks && spared)
 		return false;
 	p->away = false;
-	if (confirmed && !spared) {
-		p->hot = true;
-		p->forks = 0;
-	}
+	if (confirmed && !spared)
+		heat(p);
 	return true;
 }
 
@@ -95,7 +115,7 @@ int hot_take(struct hot_set *h, bool spared, struct hot_piece ret[HOT_MAX])
 			continue;
 		if (p->hot && count < HOT_MAX)
 			ret[count++] = *p;
-		if (++p->forks < (p->hot ? HOT_FORKS : NOTED_FORKS))
+		if (age(p))
 			h->pieces[kept++] = *p;
 	}
 	h->count = kept;

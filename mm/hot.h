@@ -22,6 +22,7 @@
 struct hot_piece {
 	u64 start, end;
 	u32 forks; /* since it was noted, or became hot */
+	u32 span;  /* forks that it is hot for; 0: it never was */
 	bool hot;  /* noted after two forks */
 	bool away; /* noted since the last fork, by a parent that was away */
 };
