@@ -366,6 +366,8 @@ void platform_context_succeed(struct platform_context *ctx, const struct platfor
 {
 	ctx->shown_rip = from->shown_rip;
 	ctx->raw_rip = from->raw_rip;
+	ctx->fp_save = from->fp_save;
+	ctx->fp_load = from->fp_load;
 }
 
 void platform_as_set_own_gs(struct platform_as *as)

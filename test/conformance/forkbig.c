@@ -104,6 +104,64 @@ CASE(other_mappings_stay)
 	}
 }
 
+static void clobber(int sig)
+{
+	__asm__ volatile("pxor %%xmm9, %%xmm9" ::: "xmm9");
+}
+
+static int kill_with_vector(pid_t pid, int value)
+{
+	__m128i in = _mm_set1_epi32(value), out;
+	register __m128i *to __asm__("r12") = &out;
+
+	__asm__ volatile("mov %%rsp, %%rbx\n\tsub $256, %%rsp\n\tand $-16, %%rsp\n\t"
+			 "movdqu (%0), %%xmm9\n\tcall *%2\n\tmovdqu %%xmm9, (%1)\n\t"
+			 "mov %%rbx, %%rsp"
+			 :
+			 : "r"(&in), "r"(to), "r"(kill), "D"(pid), "S"(SIGUSR1)
+			 : "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "memory", "cc",
+			   "xmm9");
+	return _mm_cvtsi128_si32(out);
+}
+
+/* The first page that the parent needs after its child is gone is its alternate stack's: for the
+ * vector registers, on their way to a handler's frame. */
+CASE(vectors_survive_a_handler)
+{
+	enum { ROUNDS = 24, STACK = 64 << 10 };
+	struct sigaction sa = { .sa_handler = clobber, .sa_flags = SA_ONSTACK };
+	char *p = big_new(BIG), *stacks = big_new(ROUNDS * STACK);
+	stack_t st = { .ss_sp = stacks, .ss_size = STACK };
+	int go[2];
+	char c = 0;
+
+	CHECK_EQ(pipe(go), 0);
+	CHECK_EQ(sigaction(SIGUSR1, &sa, NULL), 0);
+	CHECK_EQ(sigaltstack(&st, NULL), 0);
+	for (int i = 0; i < 100; i++)
+		CHECK_EQ(kill_with_vector(getpid(), i), i);
+	fill(p, BIG, 1);
+	memset(stacks, 1, ROUNDS * STACK);
+	for (int round = 0; round < ROUNDS; round++) {
+		struct timespec ms = { 0, 1000000 };
+		pid_t pid, self = getpid();
+
+		st.ss_sp = stacks + round * STACK;
+		CHECK_EQ(sigaltstack(&st, NULL), 0);
+		pid = fork();
+		CHECK(pid >= 0);
+		if (pid == 0)
+			_exit(read(go[0], &c, 1) != 1);
+		CHECK_EQ(write(go[1], &c, 1), 1);
+		reap(pid);
+		nanosleep(&ms, NULL); /* its memory is the parent's again, most likely */
+		CHECK_EQ(kill_with_vector(self, round + 1), round + 1);
+	}
+	must_be(p, BIG, 1);
+	close(go[0]);
+	close(go[1]);
+}
+
 static __thread int mine;
 
 /* Registers, vector state, thread pointer and clocks go on as if nothing had been. */
