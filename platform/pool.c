@@ -60,7 +60,8 @@ static int clean_slots(struct platform_as *as)
 bool platform_as_evacuate(struct platform_as *as)
 {
 	contexts_retire_parked(as);
-	return context_all_gone(as, host_clock_ns(CLOCK_MONOTONIC) + LEAVE_LIMIT_NS);
+	return !atomic_load(&as->context_count) &&
+	       context_all_gone(as, host_clock_ns(CLOCK_MONOTONIC) + LEAVE_LIMIT_NS);
 }
 
 void platform_as_retire(struct platform_as *as)
@@ -73,7 +74,7 @@ void platform_as_retire(struct platform_as *as)
 
 static bool reusable(const struct platform_as *as)
 {
-	return !as->spent && !platform_contexts_bound(as->platform) &&
+	return as->platform->reuse && !as->spent && !platform_contexts_bound(as->platform) &&
 	       as->slot_count <= POOL_SLOTS_MAX;
 }
 
