@@ -494,16 +494,20 @@ static void map_again(struct mm *mm, struct pma *p, struct stub_batch *b)
 /* The parent goes on in another stub, where its memory is shared from the start. */
 static struct platform_as *move(struct mm *mm, struct platform_as *fresh)
 {
-	struct platform_as *old = mm->as;
+	struct platform_as *old = mm->as, *former;
 	struct pma *p, *next;
 	struct stub_batch b;
 	u32 again = 0;
 
 	mutex_assert_held(&mm->active_lock);
-	if (home_leave(mm))
-		old = NULL;
-	else
+	/* It has done much where it is, since it left another one. */
+	former = home_forget(mm);
+	if (home_leave(mm)) {
+		old = former;
+	} else {
+		platform_as_put(former);
 		platform_as_retire(old);
+	}
 	held_give_back(mm);
 	if (platform_as_own_gs(mm->as))
 		platform_as_set_own_gs(fresh);

@@ -88,8 +88,7 @@ bool home_leave(struct mm *mm)
 	struct pma *p;
 
 	mutex_assert_held(&mm->active_lock);
-	/* It has done much where it is, since it left another one. */
-	platform_as_put(home_forget(mm));
+	ASSERT(!mm->home);
 	if (!mm->fork_reuse || platform_as_settle(mm->as) < 0 || !platform_as_evacuate(mm->as))
 		return false;
 	h = home_new();
@@ -149,6 +148,8 @@ bool home_calls(struct mm *mm)
 			h->faults++;
 		return false;
 	}
+	/* The same fault comes again. */
+	atomic_fetch_sub_explicit(&mm->minor_faults, 1, memory_order_relaxed);
 	return true;
 }
 

@@ -465,8 +465,8 @@ void stub_adopt(struct mm *mm, const struct pma_set *record, bool owner, struct 
 
 /* ---- home.c; active_lock held, of both where there are two ---- */
 
-/* mm is about to go on in another stub: mm->as, without guest threads from now on, becomes its
- * home. False: it does not, and is the caller's. */
+/* mm, which has none, is about to go on in another stub: mm->as, without guest threads from now on,
+ * becomes its home. False: it does not, and is the caller's. */
 bool home_leave(struct mm *mm);
 /* child shares memory with parent, until it has given it up. */
 void home_child_begin(struct mm *parent, struct mm *child);
