@@ -8,6 +8,21 @@
  */
 #include "mm/mm_impl.h"
 
+/* How far to go on where a file has nothing. */
+#define SKIP (64UL << 10)
+
+/* The file has it in memory: an adoption is no reason to read anything. */
+static bool at_hand(const struct vma *v, u64 at)
+{
+	u64 offset = vma_offset_at(v, at);
+	u8 there = 0;
+
+	if (!v->mappable->ops->resident)
+		return true;
+	v->mappable->ops->resident(v->mappable, offset, offset + PAGE_SIZE, &there);
+	return there;
+}
+
 /* mm's pma at `at`, made if it is a file's; NULL: none. *end moves to where it ends. */
 static struct pma *pma_at(struct mm *mm, struct vma *v, u64 at, bool owned, u64 *end)
 {
@@ -16,9 +31,13 @@ static struct pma *pma_at(struct mm *mm, struct vma *v, u64 at, bool owned, u64 
 	if (!c || c->start > at) {
 		if (c)
 			*end = MIN(*end, c->start);
-		/* Pages of files are asked for anew, so that no truncation is missed. */
-		if (owned || !v->mappable || backing_resolve_only(mm, v, at, false, &c) < 0 || !c)
+		if (owned || !v->mappable)
 			return NULL;
+		/* Pages of files are asked for anew, so that no truncation is missed. */
+		if (!at_hand(v, at) || backing_resolve_only(mm, v, at, false, &c) < 0 || !c) {
+			*end = MIN(*end, at + SKIP);
+			return NULL;
+		}
 	}
 	*end = MIN(*end, c->end);
 	return c;
@@ -69,6 +88,23 @@ static u64 adopt_part(struct mm *mm, const struct pma *k, u64 at, bool owner)
 	return end;
 }
 
+/* All of [start, end), but for a vdso that the host did not let us move. */
+static void unmap(struct mm *mm, u64 start, u64 end, struct stub_batch *b)
+{
+	struct platform_vdso v;
+
+	platform_get_vdso(mm->platform, &v);
+	if (v.start >= end || v.end <= start) {
+		if (start < end)
+			stub_batch_unmap(b, start, end);
+		return;
+	}
+	if (start < v.start)
+		stub_batch_unmap(b, start, v.start);
+	if (v.end < end)
+		stub_batch_unmap(b, v.end, end);
+}
+
 /* Everything but what mm has mapped, whatever was there. */
 static void unmap_rest(struct mm *mm, struct stub_batch *b)
 {
@@ -78,12 +114,10 @@ static void unmap_rest(struct mm *mm, struct stub_batch *b)
 	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p)) {
 		if (!p->host_map)
 			continue;
-		if (p->start > at)
-			stub_batch_unmap(b, at, p->start);
+		unmap(mm, at, p->start, b);
 		at = p->end;
 	}
-	if (at < mm->max)
-		stub_batch_unmap(b, at, mm->max);
+	unmap(mm, at, mm->max, b);
 }
 
 /* Former threads may have changed the rights of what can be written to. */

@@ -13,10 +13,12 @@
  * a mapping, so those through the read-only descriptor may outlive their pages; of those through
  * the writable one only private pages stay, and keep their references. The next child's threads
  * begin after the mapper has reported the changes (mm_settle). A mapping is left alone only where
- * the new mm would make just that one: same pages of the same file, same way, same rights; where
- * former threads have changed rights or unmapped something themselves, they could do so to their
- * own memory only, and the next child gets less, which a fault mends, or what rights it could give
- * itself: see docs/SECURITY.md.
+ * the new mm would make just that one: same pages of the same file, same way, same rights. Former
+ * threads may have changed rights or unmapped something themselves. Where the next child gets less,
+ * a fault mends it. Where it gets more (data that can be executed), they were as trusted as it is:
+ * a child leaves nothing that the host's kernel would not let it do to the next one by ptrace, that
+ * is, once it has other credentials than at the start, a seccomp filter more, or is not dumpable;
+ * nor does the parent's next child begin with anything once that has changed its own.
  *
  * The private pages of a legacy are those that fork copies at once (mm/hot.h) or that the child
  * wrote first: the copies for the next child go over them, and need no mapping either.
@@ -44,6 +46,7 @@ struct legacies {
 	struct legacy *kept[PER_PARENT];
 	u32 count;
 	u32 forks;
+	u32 era;     /* rises when the parent is trusted otherwise than before */
 	bool closed; /* the parent is gone */
 };
 
@@ -147,11 +150,13 @@ bool legacy_wanted(struct mm *mm)
 {
 	struct legacies *x = mm->bequest;
 
-	if (!x || !atomic_load(&mm->leftover) || mm->pmas.count > PIECES_MAX ||
-	    atomic_load(&all) >= ALL_MAX)
+	/* Who else has a reference may keep it for long, and the memory with it. */
+	if (!x || atomic_load(&mm->apart) || mm_dumpable(mm) != 1 || !atomic_load(&mm->leftover) ||
+	    mm->pmas.count > PIECES_MAX || refs_read(&mm->refs) > 1)
 		return false;
 	MUTEX_GUARD(&x->lock);
-	return !x->closed && x->count < PER_PARENT && x->forks >= FORKS_MIN;
+	return !x->closed && x->era == mm->bequest_era && x->count < PER_PARENT &&
+	       x->forks >= FORKS_MIN;
 }
 
 /* Private memory of mm alone that the next child's copies may go over. */
@@ -231,11 +236,11 @@ static struct legacy *leave(struct mm *mm)
 	return l;
 }
 
-/* False: the parent is gone, or has enough. */
-static bool hand_over(struct legacies *x, struct legacy *l)
+/* False: the parent is gone or another, or has enough. */
+static bool hand_over(struct legacies *x, u32 era, struct legacy *l)
 {
 	MUTEX_GUARD(&x->lock);
-	if (x->closed || x->count == PER_PARENT)
+	if (x->closed || x->era != era || x->count == PER_PARENT)
 		return false;
 	x->kept[x->count++] = l;
 	return true;
@@ -245,6 +250,10 @@ void legacy_leave(struct mm *mm)
 {
 	struct legacy *l = NULL;
 
+	if (atomic_fetch_add(&all, 1) >= ALL_MAX) {
+		atomic_fetch_sub(&all, 1);
+		return;
+	}
 	mutex_lock(&mm->active_lock);
 	/* Somebody without memory may have had it emptied. */
 	if (atomic_load(&mm->leftover))
@@ -255,9 +264,8 @@ void legacy_leave(struct mm *mm)
 	}
 	mutex_unlock(&mm->active_lock);
 	if (!l)
-		return;
-	atomic_fetch_add(&all, 1);
-	if (!hand_over(mm->bequest, l))
+		atomic_fetch_sub(&all, 1);
+	else if (!hand_over(mm->bequest, mm->bequest_era, l))
 		discard(mm->bequest, l);
 }
 
@@ -306,6 +314,24 @@ void legacy_begin(struct mm *parent, struct mm *child)
 		return;
 	refs_get(&parent->legacies->refs);
 	child->bequest = parent->legacies;
+	MUTEX_GUARD(&child->bequest->lock);
+	child->bequest_era = child->bequest->era;
+}
+
+void mm_trust_changed(struct mm *mm)
+{
+	struct legacies *x;
+
+	atomic_store(&mm->apart, true);
+	mutex_lock(&mm->active_lock);
+	x = mm->legacies;
+	mutex_unlock(&mm->active_lock);
+	if (!x)
+		return;
+	mutex_lock(&x->lock);
+	x->era++;
+	mutex_unlock(&x->lock);
+	discard_all(x);
 }
 
 bool legacy_copy(struct mm *child, struct legacy *l, const struct vma *v, struct pma *value)

@@ -374,7 +374,10 @@ int mm_dumpable(struct mm *mm)
 
 void mm_set_dumpable(struct mm *mm, int v)
 {
-	mm->dumpable = v;
+	bool changed = atomic_exchange(&mm->dumpable, v) != v;
+
+	if (changed)
+		mm_trust_changed(mm);
 }
 
 void mm_get_marks(struct mm *mm, struct mm_marks *ret)

@@ -110,6 +110,8 @@ struct mm {
 	struct legacies *legacies,
 		*bequest;	    /* legacy.c: for its children, and its parent's; each a
 				       reference or NULL; the first protected by active_lock */
+	u32 bequest_era;	    /* immutable */
+	_Atomic bool apart;	    /* mm_trust_changed */
 	struct home *home;	    /* home.c; protected by active_lock */
 	struct home_watch *away;    /* of the one whose memory it shares since fork; a reference */
 	struct fork_watch *watched; /* by its parent, as long as it has memory; a reference */

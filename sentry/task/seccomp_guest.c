@@ -460,7 +460,9 @@ static s64 set_mode_filter(struct task *t, u32 flags, uaddr prog)
 		seccomp_filter_put(f);
 		return -EINVAL; /* as a kernel without user notification */
 	}
-	return install(t, f, flags);
+	r = (int)install(t, f, flags);
+	mm_trust_changed(t->mm);
+	return r;
 }
 
 static s64 set_mode_strict(struct task *t)
@@ -471,6 +473,7 @@ static s64 set_mode_strict(struct task *t)
 		return -EINVAL;
 	atomic_store(&t->seccomp_mode, SECCOMP_MODE_STRICT);
 	task_ids_changed(t);
+	mm_trust_changed(t->mm);
 	return 0;
 }
 

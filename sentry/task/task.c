@@ -177,6 +177,8 @@ void task_set_cred(struct task *t, const struct cred *cred)
 	mutex_unlock(&t->lock);
 	cred_put(old);
 	task_ids_changed(t);
+	if (t->mm)
+		mm_trust_changed(t->mm);
 }
 
 /* ---- what guest code reads without the sentry ---- */

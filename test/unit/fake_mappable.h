@@ -114,6 +114,18 @@ static int fake_file_translate(struct mappable *m, u64 offset, u64 want_start, u
 	return err;
 }
 
+static bool fake_file_resident(struct mappable *m, u64 start, u64 end, u8 *vec)
+{
+	struct fake_file *f = fake_file_of(m);
+
+	mutex_lock(&f->lock);
+	for (u64 at = start; at < MIN(end, f->size); at += PAGE_SIZE)
+		if (f->present[at / PAGE_SIZE])
+			vec[(at - start) / PAGE_SIZE] = 1;
+	mutex_unlock(&f->lock);
+	return false;
+}
+
 /* Has at hand what is present. */
 static int fake_file_peek(struct mappable *m, u64 offset, u64 want_start, u64 want_end,
 			  struct translation *ret)
@@ -168,6 +180,7 @@ static const struct mappable_ops fake_file_ops = {
 	.get = fake_file_get,
 	.put = fake_file_put,
 	.translate = fake_file_translate,
+	.resident = fake_file_resident,
 	.peek = fake_file_peek,
 	.add = fake_file_add,
 	.remove = fake_file_remove,

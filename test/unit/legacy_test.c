@@ -187,6 +187,66 @@ static void test_families(void **state)
 	end();
 }
 
+/* Who has other rights than before shares no stub with those of before. */
+static void test_trust(void **state)
+{
+	struct mm *child;
+
+	begin_reusing(true);
+	maps_of_last_child();
+	assert_true(fake.as_count > 1);
+	mm_trust_changed(procs[0].mm);
+	assert_int_equal(fake.as_count, 1);
+	maps_of_last_child();
+	assert_true(fake.as_count > 1);
+	mm_trust_changed(procs[0].mm);
+	for (int how = 0; how < 3; how++) {
+		child = fork_child();
+		if (how == 0)
+			mm_trust_changed(child);
+		else if (how == 1)
+			mm_set_dumpable(child, 0);
+		else
+			mm_trust_changed(procs[0].mm);
+		end_child(child);
+		assert_int_equal(fake.as_count, 1);
+	}
+	/* One that others look at gives up its memory at once. */
+	child = fork_child();
+	mm_get(child);
+	write_hot(child, 3);
+	end_child(child);
+	assert_int_equal(pgalloc_kept(memory), 0);
+	mm_put(child);
+	end();
+}
+
+/* A fork reads no file for what an earlier child has read. */
+static void test_reads_nothing(void **state)
+{
+	struct mm *child;
+	u32 v;
+
+	begin_reusing(true);
+	assert_int_equal(mm_munmap(procs[0].mm, piece(0), PIECES * STEP), 0);
+	map_pages(&procs[0], 0, FAKE_FILE_PAGES, FILE_PRIVATE, 0, PROT_READ);
+	for (int n = 0; n < 3; n++) {
+		child = fork_child();
+		for (int i = 0; i < FAKE_FILE_PAGES; i++) {
+			assert_int_equal(fake_access(child, address(i) + spot[0], &v, 4, false), 0);
+			if (n == 0)
+				assert_int_equal(v, constant_value[i]);
+		}
+		end_child(child);
+		fake_file_drop(constant, 0);
+		child = fork_child();
+		for (int i = 0; i < FAKE_FILE_PAGES; i++)
+			assert_false(constant->present[i]);
+		end_child(child);
+	}
+	end();
+}
+
 /* What a legacy keeps is given back when memory runs out. */
 static void test_drained(void **state)
 {
@@ -256,6 +316,7 @@ int main(void)
 		cmocka_unit_test(test_spares_mappings), cmocka_unit_test(test_changed_parent),
 		cmocka_unit_test(test_parent_owns),	cmocka_unit_test(test_families),
 		cmocka_unit_test(test_drained),		cmocka_unit_test(test_home),
+		cmocka_unit_test(test_trust),		cmocka_unit_test(test_reads_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,15 +13,25 @@ struct verdict {
 	char text[400];
 };
 
-static struct verdict *verdict;
+static struct verdict *verdict; /* NULL: not mapped here */
+static int verdict_fd;		/* then */
 static uint64_t rnd_state = 1;
 __thread sigjmp_buf catch_env;
 __thread volatile int catch_armed, catch_signal;
+
+static void map_verdict(void)
+{
+	verdict = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, verdict_fd, 0);
+	if (verdict == MAP_FAILED)
+		syscall(SYS_exit_group, 66);
+}
 
 static _Noreturn void say(int state, const char *fmt, va_list ap)
 {
 	int none = 0;
 
+	if (!verdict)
+		map_verdict();
 	if (__atomic_compare_exchange_n((int *)&verdict->state, &none, 100, false, __ATOMIC_SEQ_CST,
 					__ATOMIC_SEQ_CST)) {
 		vsnprintf(verdict->text, sizeof(verdict->text), fmt, ap);
@@ -131,6 +141,38 @@ int in_child(void (*fn)(void *), void *arg, int limit_ms, bool *ret_late)
 	}
 	if (ret_late)
 		*ret_late = late;
+	return status;
+}
+
+struct unshared {
+	void (*fn)(void *);
+	void *arg;
+};
+
+static void unshare(void *arg)
+{
+	const struct unshared *u = arg;
+
+	munmap(verdict, 4096);
+	verdict = NULL;
+	u->fn(u->arg);
+}
+
+int in_child_unshared(void (*fn)(void *), void *arg, int limit_ms, bool *ret_late)
+{
+	struct unshared u = { fn, arg };
+	struct verdict v = { 0 };
+	int status;
+
+	verdict_fd = memfd_create("verdict", 0);
+	if (verdict_fd < 0 || ftruncate(verdict_fd, 4096) < 0)
+		skip("no memfd");
+	status = in_child(unshare, &u, limit_ms, ret_late);
+	if (pread(verdict_fd, &v, sizeof(v), 0) == sizeof(v) && v.state == 2)
+		skip("%s", v.text);
+	if (v.state)
+		breach("%s", v.text);
+	close(verdict_fd);
 	return status;
 }
 
@@ -348,9 +390,12 @@ static uint64_t find_deferred_call(void)
 	return found;
 }
 
+/* So many traps get any site patched. */
+#define CALLS 40
+
 /*
  * The stub's code then writes to `page`, which faults; that shows as a fault, or as the last
- * patched call being made once more: by then `jumped` is set.
+ * patched call being made once more: by then `jumped` is set, and it returns to behind the jump.
  */
 static __attribute__((noinline)) void jump_to_call(uint64_t code, char *page, uint64_t nr,
 						   uint64_t a, uint64_t b, uint64_t c)
@@ -359,17 +404,21 @@ static __attribute__((noinline)) void jump_to_call(uint64_t code, char *page, ui
 
 	jumped = false;
 	CATCH({
-		for (int i = 0; i < 3 && !jumped; i++) /* the first may be what gets it patched */
+		for (int i = 0; i < CALLS && !jumped; i++) /* it is to be a patched one */
 			syscall(SYS_close, -1);
 		if (!jumped) {
 			register uint64_t at __asm__("r9") = code;
 			register char *slot __asm__("r12") = page;
 
 			jumped = true;
-			__asm__ volatile("jmp *%[at]"
+			__asm__ volatile("sub $128, %%rsp\n\t"
+					 "lea 1f(%%rip), %%rcx\n\t"
+					 "push %%rcx\n\t"
+					 "jmp *%[at]\n"
+					 "1:	add $128, %%rsp"
 					 : "+a"(nr)
 					 : [at] "r"(at), "r"(slot), "D"(a), "S"(b), "d"(c)
-					 : "rbx", "rcx", "r11", "r13", "memory");
+					 : "rbx", "rcx", "r11", "r13", "memory", "cc");
 		}
 	});
 }
@@ -387,11 +436,20 @@ void stub_call(uint64_t nr, uint64_t a, uint64_t b, uint64_t c)
 		jump_to_call(code, page, nr, a, b, c);
 }
 
+void stub_exit(void)
+{
+	__asm__ volatile("jmp *%0" : : "r"(find_deferred_call()), "a"(SYS_exit), "D"(0UL));
+	__builtin_unreachable();
+}
+
 bool stub_calls_work(void)
 {
 	char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	*page = (char)0xc3; /* ret */
 	stub_call(SYS_mprotect, (uint64_t)page, 4096, PROT_READ | PROT_WRITE | PROT_EXEC);
-	return CATCH(((void (*)(void))page)());
+	if (!CATCH(((void (*)(void))page)()))
+		return false;
+	munmap(page, 4096);
+	return true;
 }

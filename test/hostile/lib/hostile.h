@@ -72,6 +72,9 @@ void *shared_memory(size_t size);
 /* Runs fn(arg) in a child; its wait status. Killed after limit_ms; then ret_late says so (may be
  * NULL). */
 int in_child(void (*fn)(void *), void *arg, int limit_ms, bool *ret_late);
+/* The same for a child that shares no memory, as verdicts do: the sentry treats who does
+ * differently in some ways. */
+int in_child_unshared(void (*fn)(void *), void *arg, int limit_ms, bool *ret_late);
 /* The child is gone by SIGKILL within 20 s, or the attack has succeeded in staying. */
 void must_die(pid_t pid);
 
@@ -80,6 +83,8 @@ void must_die(pid_t pid);
  * look for its effect. (What its filter refuses is the sentry's to answer, as any call of a guest.)
  */
 void stub_call(uint64_t nr, uint64_t a, uint64_t b, uint64_t c);
+/* The calling thread ends by the kernel's exit, and the sentry is not told. After a stub_call. */
+_Noreturn void stub_exit(void);
 /* A control: what a guest thread may do to its own memory that way does happen. */
 bool stub_calls_work(void);
 
