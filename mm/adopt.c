@@ -58,7 +58,7 @@ static void take_over(struct mm *mm, struct pma *c, u64 at, u64 *end)
 
 static bool same(const struct vma *v, const struct pma *c, const struct pma *k, u64 at)
 {
-	return c && !c->host_map && c->file == k->file &&
+	return c && k->file && !c->host_map && c->file == k->file &&
 	       pma_subrange(c, at, c->end).start == pma_subrange(k, at, k->end).start;
 }
 
@@ -105,8 +105,19 @@ static void unmap(struct mm *mm, u64 start, u64 end, struct stub_batch *b)
 		stub_batch_unmap(b, v.end, end);
 }
 
-/* Everything but what mm has mapped, whatever was there. */
-static void unmap_rest(struct mm *mm, struct stub_batch *b)
+static bool has_any(const struct pma_set *record, u64 start, u64 end)
+{
+	const struct pma *k = pma_set_seek(record, start);
+
+	return k && k->start < end;
+}
+
+/*
+ * All but what mm has mapped now. Where an exact record has nothing there is nothing: the host is
+ * not asked to unmap each gap.
+ */
+static void unmap_rest(struct mm *mm, const struct pma_set *record, bool exact,
+		       struct stub_batch *b)
 {
 	u64 at = mm->min;
 	struct pma *p;
@@ -114,10 +125,12 @@ static void unmap_rest(struct mm *mm, struct stub_batch *b)
 	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p)) {
 		if (!p->host_map)
 			continue;
-		unmap(mm, at, p->start, b);
+		if (!exact || has_any(record, at, p->start))
+			unmap(mm, at, p->start, b);
 		at = p->end;
 	}
-	unmap(mm, at, mm->max, b);
+	if (!exact || has_any(record, at, mm->max))
+		unmap(mm, at, mm->max, b);
 }
 
 /* Former threads may have changed the rights of what can be written to. */
@@ -130,7 +143,8 @@ static void restore_rights(struct mm *mm, struct stub_batch *b)
 			stub_batch_protect(b, p->start, p->end, p->host_prot);
 }
 
-void stub_adopt(struct mm *mm, const struct pma_set *record, bool owner, struct stub_batch *b)
+void stub_adopt(struct mm *mm, const struct pma_set *record, bool owner, bool exact,
+		struct stub_batch *b)
 {
 	struct pma *k;
 
@@ -141,6 +155,6 @@ void stub_adopt(struct mm *mm, const struct pma_set *record, bool owner, struct 
 		for (u64 at = k->start; at < k->end;)
 			at = adopt_part(mm, k, at, owner);
 	}
-	unmap_rest(mm, b);
+	unmap_rest(mm, record, exact, b);
 	restore_rights(mm, b);
 }

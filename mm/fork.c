@@ -441,7 +441,7 @@ static void prefault(struct mm *parent, struct mm *child, struct legacy *legacy)
 
 	stub_batch_begin(child, &b);
 	if (legacy)
-		stub_adopt(child, &legacy->pmas, false, &b);
+		stub_adopt(child, &legacy->pmas, false, legacy->exact, &b);
 	count = prefault_kind(parent, child, true, PREFAULT_MAX, &b);
 	prefault_kind(parent, child, false, PREFAULT_MAX - MIN(count, PREFAULT_MAX), &b);
 	stub_batch_end_maps(&b);

@@ -29,6 +29,7 @@ struct home_watch {
 struct home {
 	struct platform_as *as; /* a reference */
 	struct pma_set pmas;	/* what it has mapped; no references */
+	bool exact;		/* there is nothing else */
 	struct home_watch *watch;
 	u32 faults; /* since */
 };
@@ -95,7 +96,7 @@ bool home_leave(struct mm *mm)
 	if (!h)
 		return false;
 	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p)) {
-		if (!p->file || !p->host_map)
+		if (!p->host_map)
 			continue;
 		if (pma_set_reserve(&h->pmas, 1) < 0) {
 			home_free(h);
@@ -110,6 +111,7 @@ bool home_leave(struct mm *mm)
 							.host_map = p->host_map,
 							.host_prot = p->host_prot });
 	}
+	h->exact = !mm->loose && !mm->kept.count;
 	h->as = mm->as;
 	mm->home = h;
 	return true;
@@ -201,7 +203,7 @@ struct platform_as *mm_go_home(struct mm *mm)
 		platform_as_set_own_gs(h->as);
 	mm->as = h->as;
 	stub_batch_begin(mm, &b);
-	stub_adopt(mm, &h->pmas, true, &b);
+	stub_adopt(mm, &h->pmas, true, h->exact, &b);
 	stub_batch_end(&b);
 	mm->pmas.generation++;
 	home_free(h);

@@ -200,7 +200,7 @@ static void give_up(struct mm *mm)
 		if (p->file && p->host_map == PMA_MAP_WRITE)
 			continue;
 		mm_puts_add(&q, p->file, pma_range(p));
-		if (!p->file || !p->host_map)
+		if (!p->host_map)
 			pma_set_drop(&mm->pmas, p);
 	}
 	mm_puts_flush(&q);
@@ -226,6 +226,7 @@ static struct legacy *leave(struct mm *mm)
 		return NULL;
 	}
 	give_up(mm);
+	l->exact = !mm->loose;
 	l->as = mm->as;
 	mm->as = NULL;
 	l->pmas = mm->pmas;

@@ -116,6 +116,7 @@ struct mm {
 	struct home_watch *away;    /* of the one whose memory it shares since fork; a reference */
 	struct fork_watch *watched; /* by its parent, as long as it has memory; a reference */
 	u64 copy_next; /* in the memory file, behind the last copy that a fork made for this one */
+	bool loose; /* there may be mappings that no pma tells of: unmapped by the guest, or not */
 	u64 spurious_addr; /* last fault that found its page mapped, and how often */
 	u32 spurious_count;
 	u32 near_pause; /* faults without backing_map_near, after all mappings were lost */
@@ -434,7 +435,8 @@ bool fork_watch_wants_wait(struct mm *mm);
 struct legacy {
 	struct platform_as *as;
 	struct pma_set pmas;
-	u64 bytes; /* private; they count as kept */
+	bool exact; /* there is nothing else */
+	u64 bytes;  /* private; they count as kept */
 };
 
 /* mm, torn down, has a parent that may use its stub for another child. */
@@ -463,7 +465,8 @@ void legacy_adopted(struct mm *child, struct legacy *l);
  * counts as mapped, all the rest is unmapped in b. owner: mm itself had it mapped; what it shares
  * with nobody any more is its own again. Else, what is mapped for writing is not mm's.
  */
-void stub_adopt(struct mm *mm, const struct pma_set *record, bool owner, struct stub_batch *b);
+void stub_adopt(struct mm *mm, const struct pma_set *record, bool owner, bool exact,
+		struct stub_batch *b);
 
 /* ---- home.c; active_lock held, of both where there are two ---- */
 

@@ -145,7 +145,8 @@ static void batch_flush(struct stub_batch *b)
 	int err = 0;
 
 	while (b->defer && done < b->count && platform_as_defer(b->mm->as, &b->ops[done]) == 0)
-		done++;
+		if (b->ops[done++].kind == PLATFORM_OP_UNMAP)
+			b->mm->loose = true;
 	/* The platform does first what has been deferred: the order stays. */
 	if (done < b->count && !b->failed)
 		err = platform_as_batch(b->mm->as, b->ops + done, b->count - done);
