@@ -3,8 +3,10 @@
  * or one's own from before a fork (home.c). Nothing of a guest runs there yet.
  *
  * A mapping is left alone only where mm would make just that one: the same pages of the same file,
- * for reading or for writing, with the same rights. All other addresses are unmapped, whatever the
- * record says about them.
+ * for reading or for writing, with the same rights. All the rest is unmapped: what the record has
+ * besides or, where there may be more than it has, all other addresses. There is more when an
+ * unmapping has been left to the guest's thread (mm->loose), which may not have obeyed; the mapper
+ * alone makes mappings, and each of them is a pma's or is kept.
  */
 #include "mm/mm_impl.h"
 
@@ -43,14 +45,16 @@ static struct pma *pma_at(struct mm *mm, struct vma *v, u64 at, bool owned, u64 
 	return c;
 }
 
-/* Nobody shares it any more, as far as *end, which moves: mm's own, without a copy. */
+/* If nobody shares it any more, it is mm's own without a copy: as far as *end, which moves to where
+ * that changes. */
 static void take_over(struct mm *mm, struct pma *c, u64 at, u64 *end)
 {
 	struct mem_range run;
+	u32 refs = pgalloc_refs(pgalloc_of(c->file), pma_subrange(c, at, *end), &run);
 
-	if (pgalloc_refs(pgalloc_of(c->file), pma_subrange(c, at, *end), &run) != 1)
-		return;
 	*end = at + mem_range_len(run);
+	if (refs != 1)
+		return;
 	c = pma_set_isolate(&mm->pmas, c, at, *end);
 	pgalloc_unstill(pgalloc_of(c->file), pma_range(c));
 	c->cow = false;
