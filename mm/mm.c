@@ -77,6 +77,17 @@ u64 mm_space(struct mm *mm)
 	return __atomic_load_n(&mm->total, __ATOMIC_RELAXED);
 }
 
+/* Where there is no room for another one, those that lie idle (legacy.c) go. */
+static int new_stub(const struct mm_config *config, struct platform_as **ret)
+{
+	int err = platform_as_new(config->platform, ret);
+
+	if (err == 0)
+		return 0;
+	pgalloc_drain(config->memory);
+	return platform_as_new(config->platform, ret);
+}
+
 int mm_new_in(const struct mm_config *config, struct platform_as *as, struct mm **ret)
 {
 	static struct mm_totals nobodys;
@@ -89,7 +100,7 @@ int mm_new_in(const struct mm_config *config, struct platform_as *as, struct mm 
 	err = pma_set_reserve(&mm->pmas, 2 * PMA_RESERVE);
 	mm->as = as;
 	if (err == 0 && !as)
-		err = platform_as_new(config->platform, &mm->as);
+		err = new_stub(config, &mm->as);
 	if (err < 0) {
 		pma_set_destroy(&mm->pmas);
 		free(mm);

@@ -392,18 +392,26 @@ void pgalloc_keeper_remove(struct pgalloc *p, struct pgalloc_keeper *k)
 	mutex_unlock(&p->keepers_lock);
 }
 
-static u64 ask_keepers(struct pgalloc *p, bool trim)
+static u64 ask_each_keeper(struct pgalloc *p, bool trim)
 {
 	struct pgalloc_keeper *k;
 	u64 bytes = 0;
 
-	if (!trim && !pgalloc_kept(p))
-		return 0;
 	mutex_lock(&p->keepers_lock);
 	list_for_each (k, &p->keepers, node)
 		bytes += trim ? k->trim(k) : k->drain(k);
 	mutex_unlock(&p->keepers_lock);
 	return bytes;
+}
+
+static u64 ask_keepers(struct pgalloc *p, bool trim)
+{
+	return trim || pgalloc_kept(p) ? ask_each_keeper(p, trim) : 0;
+}
+
+void pgalloc_drain(struct pgalloc *p)
+{
+	ask_each_keeper(p, false);
 }
 
 static int reserve_once(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts,

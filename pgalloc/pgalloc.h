@@ -149,6 +149,8 @@ struct pgalloc_keeper {
 };
 void pgalloc_keeper_add(struct pgalloc *p, struct pgalloc_keeper *k);
 void pgalloc_keeper_remove(struct pgalloc *p, struct pgalloc_keeper *k);
+/* All keepers give back what they keep, and what they hold with it. */
+void pgalloc_drain(struct pgalloc *p);
 void pgalloc_account_kept(struct pgalloc *p, s64 bytes);
 u64 pgalloc_kept(struct pgalloc *p);
 u64 pgalloc_limit(const struct pgalloc *p);		/* as given to pgalloc_new */

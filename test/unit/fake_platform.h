@@ -46,6 +46,7 @@ struct platform_as {
 
 static struct {
 	size_t as_count, maps, unmaps, protects;
+	size_t as_max;		 /* the host has room for no more; 0: any number */
 	unsigned fail_map_every; /* inject -ENOMEM into every nth map, 0 never */
 	unsigned fail_unmap_every;
 	unsigned refuse_defer_every;
@@ -105,8 +106,11 @@ void platform_get_vdso(const struct platform *p, struct platform_vdso *ret)
 
 int platform_as_new(struct platform *p, struct platform_as **ret)
 {
-	struct platform_as *as = calloc(1, sizeof(*as));
+	struct platform_as *as;
 
+	if (fake.as_max && fake.as_count >= fake.as_max)
+		return -EAGAIN;
+	as = calloc(1, sizeof(*as));
 	pthread_mutex_init(&as->lock, NULL);
 	pthread_mutex_init(&as->late_lock, NULL);
 	as->refs = 1;

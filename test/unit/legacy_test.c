@@ -264,6 +264,26 @@ static void test_drained(void **state)
 	end();
 }
 
+/* Where the host has no room for another stub, what lies idle makes some. */
+static void test_makes_room(void **state)
+{
+	struct mm *child, *other;
+	size_t before;
+
+	begin_reusing(true);
+	before = fake.as_count;
+	maps_of_last_child();
+	assert_int_equal(fake.as_count, before + 1);
+	fake.as_max = fake.as_count;
+	child = fork_child(); /* in the legacy */
+	assert_int_equal(mm_fork(child, &other), -EAGAIN);
+	end_child(child);
+	assert_int_equal(mm_new(&(struct mm_config){ .memory = memory }, &other), 0);
+	fake.as_max = 0;
+	end_child(other);
+	end();
+}
+
 /* A parent that has moved and comes back finds its memory mapped as it was. */
 static void test_home(void **state)
 {
@@ -316,7 +336,8 @@ int main(void)
 		cmocka_unit_test(test_spares_mappings), cmocka_unit_test(test_changed_parent),
 		cmocka_unit_test(test_parent_owns),	cmocka_unit_test(test_families),
 		cmocka_unit_test(test_drained),		cmocka_unit_test(test_home),
-		cmocka_unit_test(test_trust),		cmocka_unit_test(test_reads_nothing),
+		cmocka_unit_test(test_makes_room),	cmocka_unit_test(test_trust),
+		cmocka_unit_test(test_reads_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
