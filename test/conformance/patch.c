@@ -665,13 +665,12 @@ CASE(timer_storm)
 	warm_up(0);
 	OK(sigaction(SIGALRM, &sa, NULL));
 	OK(setitimer(ITIMER_REAL, &often, NULL));
-	for (int i = 0; ticks < 1000 && i < 5000000; i++) {
+	while (ticks < 1000) {
 		CHECK_EQ(call_mov(s_mov), -ESRCH);
 		CHECK_EQ(call_mov(plain_movq), -ESRCH);
 		CHECK_EQ(syscall(SYS_getpid), getpid());
 		OK(syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &ts));
 	}
-	CHECK(ticks >= 1000);
 	CHECK_EQ(strange, 0);
 }
 

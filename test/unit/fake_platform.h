@@ -38,9 +38,9 @@ struct platform_as {
 	pthread_mutex_t lock, late_lock; /* the latter first */
 	int refs;
 	size_t count;
-	int failed;			    /* of a begun batch, for the next */
+	_Atomic int failed;		    /* of a begun batch, for the next */
 	struct platform_op late[FAKE_LATE]; /* protected by lock */
-	size_t late_count;
+	_Atomic size_t late_count;
 	struct fake_page *bucket[FAKE_BUCKETS];
 };
 
@@ -138,7 +138,7 @@ static bool fake_fails(unsigned every)
 /* A batch that was only begun has failed: the next call says so, once; the one after it works. */
 static bool fake_failed(struct platform_as *as)
 {
-	if (__atomic_exchange_n(&as->failed, 0, __ATOMIC_SEQ_CST) >= 0)
+	if (atomic_exchange(&as->failed, 0) >= 0)
 		return false;
 	fake_calls = 0;
 	return true;

@@ -353,14 +353,21 @@ static void test_sentry_killed(void **state)
 static _Atomic bool stop_all;
 GUEST(g_call_and_read, "1: mov $39, %eax; syscall; mov (%rdi), %rax; jmp 1b");
 
-/* Maps beside a guest whose own mappings are left for later: either side may wake the mapper. */
+/*
+ * Maps beside a guest whose own mappings are left for later: either side may wake the mapper. With
+ * pauses: a lock that is taken again at once is kept from whoever has to wake up first. And fewer
+ * than 1 << 16 times: a guest that waits for a command that is over must not meet its number again.
+ */
 static void *map_beside(void *arg)
 {
+	struct timespec pause = { 0, 20000 };
 	struct guest *g = arg;
 
-	while (!atomic_load(&stop_all))
+	for (int i = 0; i < 1 << 15 && !atomic_load(&stop_all); i++) {
 		platform_as_map(g->as, DATA + 0x100000, 0x1000, &file, DATA_OFF + 0x20000,
 				PROT_READ, false);
+		nanosleep(&pause, NULL);
+	}
 	return NULL;
 }
 
@@ -379,7 +386,7 @@ static void test_late_beside_others(void **state)
 	g.regs.rdi = DATA;
 	atomic_store(&stop_all, false);
 	pthread_create(&t, NULL, map_beside, &g);
-	for (int i = 0; i < 4000; i++) {
+	for (int i = 0; i < 20000; i++) {
 		platform_switch(g.ctx, &g.regs, &g.stop);
 		assert_int_equal(g.stop.reason, PLATFORM_STOP_SYSCALL);
 		platform_as_map_late(g.as, &op, 1);
