@@ -168,7 +168,7 @@ int cli_audit(int argc, char **argv)
 {
 	static struct audit a = { .lock = PTHREAD_MUTEX_INITIALIZER,
 				  .cond = PTHREAD_COND_INITIALIZER };
-	FILE *json = stdout;
+	FILE *file = NULL;
 	int ret, code;
 
 	argc = take_options(&a, argc, argv);
@@ -180,18 +180,18 @@ int cli_audit(int argc, char **argv)
 	if (ret)
 		return ret > 0 ? 0 : 125;
 	if (a.json_path) {
-		json = fopen(a.json_path, "we");
-		if (!json)
+		file = fopen(a.json_path, "we");
+		if (!file)
 			return cli_error(NULL, "audit: --json=%s: %s", a.json_path,
 					 strerror(errno));
 	}
 	code = launcher_run(&a.config, on_start, &a);
 	if (a.started) {
 		stop_live(&a);
-		code = report(&a, json, code);
+		code = report(&a, file ? file : stdout, code);
 		audit_collect_stop();
 	}
-	if (json != stdout && fclose(json) != 0)
+	if (file && fclose(file) != 0)
 		return cli_error(NULL, "audit: %s: %s", a.json_path, strerror(errno));
 	return code;
 }

@@ -257,12 +257,12 @@ struct fd_ref fd_ref_any(struct fd_table *t, int fd)
 	if (fd_table_shared(t)) {
 		struct file *f = fd_get_any(t, fd);
 
-		return (struct fd_ref){ f, f != NULL };
+		return (struct fd_ref){ f, f };
 	}
 	s = slots_of(t);
 	if ((u32)fd >= s->capacity)
-		return (struct fd_ref){ NULL, false };
-	return (struct fd_ref){ atomic_load_explicit(&s->files[fd], memory_order_relaxed), false };
+		return (struct fd_ref){ NULL, NULL };
+	return (struct fd_ref){ atomic_load_explicit(&s->files[fd], memory_order_relaxed), NULL };
 }
 
 struct fd_ref fd_ref(struct fd_table *t, int fd)
@@ -271,7 +271,7 @@ struct fd_ref fd_ref(struct fd_table *t, int fd)
 
 	if (r.file && (file_flags(r.file) & O_PATH)) {
 		fd_ref_put(r);
-		return (struct fd_ref){ NULL, false };
+		return (struct fd_ref){ NULL, NULL };
 	}
 	return r;
 }

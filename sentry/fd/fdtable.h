@@ -36,14 +36,14 @@ struct file *fd_get_any(struct fd_table *t, int fd); /* O_PATH too */
  */
 struct fd_ref {
 	struct file *file;
-	bool counted;
+	struct file *counted; /* file, when there is a reference to put */
 };
 struct fd_ref fd_ref(struct fd_table *t, int fd);
 struct fd_ref fd_ref_any(struct fd_table *t, int fd); /* O_PATH too */
 static inline void fd_ref_put(struct fd_ref r)
 {
 	if (r.counted)
-		file_put(r.file);
+		file_put(r.counted);
 }
 /* Lowest free descriptor >= min below limit: takes file's reference on success only.
  * The descriptor, -EMFILE, -ENOMEM, -EINVAL (min >= limit). */

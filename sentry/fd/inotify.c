@@ -119,21 +119,20 @@ static struct inode *drop_watch(struct watch *w, bool tell)
 
 /* Watches that ended inside the hook; their inodes are put by whoever comes next without locks. */
 struct dead_inode {
-	struct list node;
+	struct dead_inode *next;
 	struct inode *inode;
 };
-static struct list dead_inodes = LIST_INIT(dead_inodes); /* lock */
+static struct dead_inode *dead_inodes; /* lock */
 
 static void put_dead_inodes(void)
 {
 	for (;;) {
-		struct dead_inode *d = NULL;
+		struct dead_inode *d;
 
 		mutex_lock(&lock);
-		if (!list_empty(&dead_inodes)) {
-			d = list_first(&dead_inodes, struct dead_inode, node);
-			list_del(&d->node);
-		}
+		d = dead_inodes;
+		if (d)
+			dead_inodes = d->next;
 		mutex_unlock(&lock);
 		if (!d)
 			return;
@@ -166,8 +165,8 @@ static void report(struct inode *inode, u32 mask, u32 cookie, const char *name)
 
 			if (!d)
 				continue;
-			d->inode = drop_watch(w, true);
-			list_push_back(&dead_inodes, &d->node);
+			*d = (struct dead_inode){ dead_inodes, drop_watch(w, true) };
+			dead_inodes = d;
 		}
 	}
 }

@@ -296,10 +296,12 @@ static ssize_t netlink_send(struct socket *s, struct sock_msg *m, struct kiov *k
 
 	if (len > NETLINK_REQUEST_MAX)
 		return -EMSGSIZE;
-	buf = malloc(MAX(len, 1UL));
+	if (!len)
+		return 0;
+	buf = malloc(len);
 	if (!buf)
 		return -ENOBUFS;
-	if (len && kiov_get(k, buf, len) != (ssize_t)len) {
+	if (kiov_get(k, buf, len) != (ssize_t)len) {
 		free(buf);
 		return -EFAULT;
 	}

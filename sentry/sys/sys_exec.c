@@ -48,9 +48,8 @@ static s64 exec_request_run(struct task *t, const struct exec_request *req)
 /* AT_EMPTY_PATH: the walk starts at, and stays on, the file of dirfd. */
 static int start_at_fd(struct task *t, int dirfd, struct sys_walk *w)
 {
-	struct fd_ref f = { 0 };
+	struct fd_ref f = fd_ref_any(t->fds, dirfd);
 
-	f = fd_ref_any(t->fds, dirfd);
 	if (!f.file)
 		return -EBADF;
 	if (!f.file->path.dentry) {
