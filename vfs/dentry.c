@@ -1,5 +1,6 @@
 #include "vfs/dentry.h"
 #include "base/log.h"
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -386,9 +387,42 @@ void dentry_delete(struct dentry *d)
 	cache_drop(d, true);
 }
 
-void dentry_forget(struct dentry *d)
+/* With parent's dir_lock held: d's name, if it is in the cache as a child of parent. */
+static bool copy_name(struct dentry *d, struct dentry *parent, char name[NAME_MAX + 1])
 {
-	cache_drop(d, false);
+	MUTEX_GUARD(&cache_lock);
+	if (d->parent != parent || !d->hash_prev)
+		return false;
+	memcpy(name, d->name, d->name_len + 1);
+	return true;
+}
+
+void dentry_recheck(struct dentry *d)
+{
+	struct dentry *parent = dentry_parent(d);
+	struct inode *dir = parent->inode, *found = NULL;
+	char name[NAME_MAX + 1];
+	int err = 0;
+
+	rwlock_wrlock(&dir->dir_lock);
+	if (dir->ops->lookup && copy_name(d, parent, name)) {
+		err = dir->ops->lookup(dir, name, &found);
+		if (err == -ENOENT || (!err && found != d->inode))
+			cache_drop(d, false);
+	}
+	rwlock_unlock(&dir->dir_lock);
+	if (!err)
+		inode_put(found);
+	dentry_put(parent);
+}
+
+void dentry_forget_absence(struct dentry *d)
+{
+	struct dentry *known = cache_find(d->parent, d->name, d->name_len);
+
+	if (known && !known->inode)
+		cache_drop(known, false);
+	dentry_put(known);
 }
 
 static void rename_entry(struct dentry *d, struct dentry *parent, char *name, size_t len)

@@ -49,9 +49,15 @@ struct dentry *dentry_alloc(struct dentry *parent, const char *name, size_t len)
 void dentry_instantiate(struct dentry *d, struct inode *inode);
 /* The name is gone: d leaves the cache and counts as deleted. dir_lock held for write. */
 void dentry_delete(struct dentry *d);
-/* The file system says that d is not what it stands for any more (-ESTALE): the next lookup asks
- * again. */
-void dentry_forget(struct dentry *d);
+/*
+ * Something on the way to d, d included, is not what it stands for any more (-ESTALE): asks the
+ * file system about d's name. Forgets d unless it is the same still: one that is in use must not be
+ * beside another one of the same directory. Takes the dir_lock.
+ */
+void dentry_recheck(struct dentry *d);
+/* The file system says that d's name, which was looked up as absent, is there: the next lookup asks
+ * again. dir_lock of d's parent held for write. */
+void dentry_forget_absence(struct dentry *d);
 /* Rename: d takes the place of (new_parent, name); what was there must be deleted already. 0 or
  * -ENOMEM with nothing changed. Both dir_locks held for write. */
 int dentry_move(struct dentry *d, struct dentry *new_parent, const char *name, size_t len);

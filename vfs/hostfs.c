@@ -360,8 +360,7 @@ static void hostfs_destroy(struct inode *inode)
 
 /* ---- attributes ---- */
 
-/* statx of hi by whatever is open, else by its name. */
-static int stat_now(struct hostfs_inode *hi, struct statx *st)
+static int try_stat(struct hostfs_inode *hi, struct statx *st)
 {
 	struct hostfs_fd *fd = hostfs_fd_peek(hi, HFD_KINDS);
 	char name[NAME_MAX + 1] = "";
@@ -373,6 +372,19 @@ static int stat_now(struct hostfs_inode *hi, struct statx *st)
 	hostfs_fd_put(fd);
 	if (!err && *name && (stat_dev(st) != hi->host_dev || st->stx_ino != hi->host_ino))
 		err = -ESTALE;
+	return err;
+}
+
+/* statx of hi by whatever is open, else by its name. */
+static int stat_now(struct hostfs_inode *hi, struct statx *st)
+{
+	struct hostfs *fs = hostfs_of(hi->inode.sb);
+	struct hostfs_attempt attempt = hostfs_attempt(fs);
+	int err;
+
+	do
+		err = try_stat(hi, st);
+	while (hostfs_moved(fs, &attempt, err));
 	return err;
 }
 
@@ -428,17 +440,30 @@ static int hostfs_getattr(struct inode *inode, struct kstat *ret)
 	return 0;
 }
 
-static ssize_t readlink_host(struct hostfs_inode *hi, char *dst, size_t size)
+static ssize_t try_readlink(struct hostfs_inode *hi, char *dst, size_t size)
 {
-	char name[NAME_MAX + 1];
-	struct hostfs_fd *fd;
+	struct hostfs_fd *fd = hostfs_fd_peek(hi, HFD_PATH);
+	char name[NAME_MAX + 1] = "";
 	ssize_t n;
-	int err = hostfs_place(hi, &fd, name);
+	int err = fd ? 0 : hostfs_place(hi, &fd, name);
 
 	if (err)
 		return err;
 	n = host_readlinkat(fd->fd, name, dst, size);
 	hostfs_fd_put(fd);
+	return n;
+}
+
+static ssize_t readlink_host(struct hostfs_inode *hi, char *dst, size_t size)
+{
+	struct hostfs *fs = hostfs_of(hi->inode.sb);
+	struct hostfs_attempt attempt = hostfs_attempt(fs);
+	ssize_t n;
+
+	/* Another link's text is no failure, so whatever was read beside a rename is read again. */
+	do
+		n = try_readlink(hi, dst, size);
+	while (hostfs_moved(fs, &attempt, -ESTALE));
 	return n;
 }
 

@@ -1,3 +1,4 @@
+#include "base/host_sync.h"
 #include "vfs/hostfs_internal.h"
 #include <fcntl.h>
 #include <limits.h>
@@ -116,6 +117,8 @@ void hostfs_fd_release_all(struct hostfs_inode *hi)
 }
 
 /* ---- opening ---- */
+
+#define MOVE_TRIES 100
 
 static int open_flags(const struct hostfs_inode *hi, enum hostfs_fd_kind kind)
 {
@@ -247,10 +250,35 @@ int hostfs_place(struct hostfs_inode *hi, struct hostfs_fd **ret_dir, char *name
 	}
 }
 
+bool hostfs_moved(const struct hostfs *fs, struct hostfs_attempt *a, int err)
+{
+	u64 begun = atomic_load(&fs->moves_begun);
+
+	if (err >= 0 || begun == a->ended || ++a->tries > MOVE_TRIES)
+		return false;
+	while (atomic_load(&fs->moves_ended) < begun)
+		host_yield();
+	a->ended = atomic_load(&fs->moves_ended);
+	return true;
+}
+
+static int open_by_place(struct hostfs_inode *hi, enum hostfs_fd_kind kind, struct hostfs_fd **ret)
+{
+	char name[NAME_MAX + 1];
+	struct hostfs_fd *dir;
+	int err = hostfs_place(hi, &dir, name);
+
+	if (err)
+		return err;
+	err = open_at(hi, dir->fd, name, kind, ret);
+	hostfs_fd_put(dir);
+	return err;
+}
+
 int hostfs_fd_get(struct hostfs_inode *hi, enum hostfs_fd_kind kind, struct hostfs_fd **ret)
 {
+	struct hostfs_attempt attempt = hostfs_attempt(hostfs_of(hi->inode.sb));
 	struct hostfs_fd *f = hostfs_fd_peek(hi, kind), *dir;
-	char name[NAME_MAX + 1];
 	int err;
 
 	if (f) {
@@ -266,10 +294,8 @@ int hostfs_fd_get(struct hostfs_inode *hi, enum hostfs_fd_kind kind, struct host
 		hostfs_fd_put(dir);
 		return err;
 	}
-	err = hostfs_place(hi, &dir, name);
-	if (err)
-		return err;
-	err = open_at(hi, dir->fd, name, kind, ret);
-	hostfs_fd_put(dir);
+	do
+		err = open_by_place(hi, kind, ret);
+	while (hostfs_moved(hostfs_of(hi->inode.sb), &attempt, err));
 	return err;
 }

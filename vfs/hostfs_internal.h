@@ -75,6 +75,7 @@ struct hostfs {
 	char **hidden;				      /* immutable */
 	u64 root_dev;				      /* immutable */
 	size_t fd_max;				      /* immutable */
+	_Atomic u64 moves_begun, moves_ended;	      /* renames of ours */
 	struct mutex table_lock;
 	/* protected by table_lock */
 	struct hostfs_inode *buckets[HOSTFS_BUCKETS];
@@ -130,6 +131,26 @@ struct hostfs_fd *hostfs_fd_install(struct hostfs_inode *hi, enum hostfs_fd_kind
 /* The parent's HFD_PATH and the name in it (buffer of NAME_MAX + 1). -ESTALE for an unlinked inode.
  */
 int hostfs_place(struct hostfs_inode *hi, struct hostfs_fd **ret_dir, char *name);
+/*
+ * Around each use of an inode's name: it may go to another place meanwhile, and what has the name
+ * then is something else.
+ *
+ *	struct hostfs_attempt a = hostfs_attempt(fs);
+ *	do
+ *		err = ...;
+ *	while (hostfs_moved(fs, &a, err));
+ */
+struct hostfs_attempt {
+	u64 ended;
+	int tries;
+};
+static inline struct hostfs_attempt hostfs_attempt(const struct hostfs *fs)
+{
+	return (struct hostfs_attempt){ atomic_load(&fs->moves_ended), 0 };
+}
+/* Whether what has failed is to be tried again, for there were renames; waits until they are over.
+ */
+bool hostfs_moved(const struct hostfs *fs, struct hostfs_attempt *a, int err);
 /* Empties the slots of a dying inode. */
 void hostfs_fd_release_all(struct hostfs_inode *hi);
 

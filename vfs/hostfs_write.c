@@ -212,9 +212,28 @@ int hostfs_rmdir(struct inode *dir, const char *name, struct inode *target)
 	return remove_name(dir, name, target, true);
 }
 
+/* Renames, and says where source and, if they change places, other are now. */
+static int move_on_host(struct hostfs_fd *from, struct inode *old_dir, const char *old_name,
+			struct hostfs_inode *source, struct hostfs_fd *to, struct inode *new_dir,
+			const char *new_name, struct hostfs_inode *other, u32 flags)
+{
+	struct hostfs *fs = hostfs_of(old_dir->sb);
+	int err;
+
+	atomic_fetch_add(&fs->moves_begun, 1);
+	err = host_renameat(from->fd, old_name, to->fd, new_name, flags);
+	if (!err)
+		hostfs_set_place(source, hostfs_inode(new_dir), new_name);
+	if (!err && other)
+		hostfs_set_place(other, hostfs_inode(old_dir), old_name);
+	atomic_fetch_add(&fs->moves_ended, 1);
+	return err;
+}
+
 int hostfs_rename(struct inode *old_dir, const char *old_name, struct inode *source,
 		  struct inode *new_dir, const char *new_name, struct inode *target, u32 flags)
 {
+	bool exchange = target && flags & RENAME_EXCHANGE;
 	struct hostfs_fd *from, *to;
 	int err = writable_dir(old_dir, &from);
 
@@ -230,17 +249,13 @@ int hostfs_rename(struct inode *old_dir, const char *old_name, struct inode *sou
 	if (!err && target)
 		keep_reachable(hostfs_inode(target));
 	if (!err)
-		err = host_renameat(from->fd, old_name, to->fd, new_name, flags);
+		err = move_on_host(from, old_dir, old_name, hostfs_inode(source), to, new_dir,
+				   new_name, exchange ? hostfs_inode(target) : NULL, flags);
 	hostfs_fd_put(from);
 	hostfs_fd_put(to);
-	if (err)
-		return err;
-	if (target && !(flags & RENAME_EXCHANGE))
+	if (!err && target && !exchange)
 		name_gone(hostfs_inode(target), new_dir, new_name);
-	hostfs_set_place(hostfs_inode(source), hostfs_inode(new_dir), new_name);
-	if (target && (flags & RENAME_EXCHANGE))
-		hostfs_set_place(hostfs_inode(target), hostfs_inode(old_dir), old_name);
-	return 0;
+	return err;
 }
 
 /* ---- attributes ---- */

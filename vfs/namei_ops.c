@@ -16,13 +16,17 @@ struct creation {
 	struct inode_create how; /* filled by create_permit */
 };
 
-static void create_end(struct creation *c)
+/* Ends a creation with `err`. */
+static int create_end(struct creation *c, int err)
 {
+	if (err == -EEXIST && c->dentry)
+		dentry_forget_absence(c->dentry);
 	if (c->dir)
 		rwlock_unlock(&c->dir->dir_lock);
 	dentry_put(c->dentry);
 	walk_fini(&c->ws);
 	dcache_trim();
+	return err;
 }
 
 /* Walks to the directory, locks it and makes sure that the name is free. */
@@ -58,8 +62,7 @@ static int create_begin(struct creation *c, const struct walk_context *w, const 
 		return 0;
 	err = -ENOMEM;
 fail:
-	create_end(c);
-	return err;
+	return create_end(c, err);
 }
 
 static int create_permit(struct creation *c, const struct walk_context *w, u32 mode)
@@ -98,8 +101,7 @@ int vfs_mkdir(const struct walk_context *w, const char *path, u32 mode)
 					 : -EPERM;
 	if (!err)
 		create_done(&c, inode, NULL);
-	create_end(&c);
-	return err;
+	return create_end(&c, err);
 }
 
 int vfs_mknod(const struct walk_context *w, const char *path, u32 mode, u32 major, u32 minor,
@@ -132,8 +134,7 @@ int vfs_mknod(const struct walk_context *w, const char *path, u32 mode, u32 majo
 					 : -EPERM;
 	if (!err)
 		create_done(&c, inode, ret_or_null);
-	create_end(&c);
-	return err;
+	return create_end(&c, err);
 }
 
 int vfs_symlink(const struct walk_context *w, const char *target, const char *path)
@@ -156,8 +157,7 @@ int vfs_symlink(const struct walk_context *w, const char *target, const char *pa
 			      : -EPERM;
 	if (!err)
 		create_done(&c, inode, NULL);
-	create_end(&c);
-	return err;
+	return create_end(&c, err);
 }
 
 static int link_permit(const struct path *old, struct creation *c, const struct walk_context *w)
@@ -197,8 +197,7 @@ int vfs_link(const struct path *old, const struct walk_context *w, const char *p
 		create_done(&c, inode_get(inode), NULL);
 		vfs_notify_path(old, IN_ATTRIB);
 	}
-	create_end(&c);
-	return err;
+	return create_end(&c, err);
 }
 
 /* ---- removing names ---- */

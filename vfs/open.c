@@ -231,6 +231,8 @@ static int open_tmpfile(const struct walk_context *w, const char *path,
 
 /* ---- O_CREAT ---- */
 
+#define CREATE_TRIES 1000
+
 /*
  * The name was absent a moment ago. Creates it, with the directory locked. 0 with ws->cur on the
  * new file; -EEXIST when somebody else was faster.
@@ -259,6 +261,8 @@ static int create_here(struct walk *ws, u32 mode)
 			err = dir->ops->create(dir, ws->name, &c, &inode);
 		if (!err)
 			dentry_instantiate(d, inode);
+		else if (err == -EEXIST)
+			dentry_forget_absence(d);
 	}
 	rwlock_unlock(&dir->dir_lock);
 	if (err) {
@@ -281,7 +285,8 @@ static int finish_creating(struct walk *ws, const struct open_how_k *how, bool *
 		return walk_finish(ws, follow);
 	if (ws->trailing)
 		return -EISDIR;
-	for (;;) {
+	/* Whoever is faster each time, or a host that says both, ends it with -EEXIST. */
+	for (int tries = 0; tries < CREATE_TRIES; tries++) {
 		err = walk_finish(ws, follow);
 		if (err != -ENOENT)
 			return err;
@@ -291,6 +296,7 @@ static int finish_creating(struct walk *ws, const struct open_how_k *how, bool *
 		if (err != -EEXIST)
 			return err;
 	}
+	return err;
 }
 
 /* done: ws->cur is the object already. */
@@ -336,7 +342,7 @@ int vfs_open(const struct walk_context *w, const char *path, const struct open_h
 		err = open_walked(&ws, &h, err == WALK_DONE, ret);
 		/* Replaced on the host behind a cached name: look it up once more. */
 		if (err == -ESTALE)
-			dentry_forget(ws.cur.dentry);
+			dentry_recheck(ws.cur.dentry);
 		walk_fini(&ws);
 		if (err != -ESTALE)
 			break;

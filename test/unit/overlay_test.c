@@ -433,6 +433,42 @@ static void test_replaced(void **state)
 	env_free(e);
 }
 
+/* A name that the host made behind our back, where its absence is known: who is to make it finds
+ * it. */
+static void test_appeared(void **state)
+{
+	struct open_how_k how = { .flags = O_RDONLY | O_CREAT, .mode = 0644 };
+	struct env *e = env_new(false);
+	struct kstat st;
+	struct file *f;
+
+	assert_int_equal(stat_of(e, "/a/new", &st), -ENOENT);
+	assert_int_equal(stat_of(e, "/a/dir", &st), -ENOENT);
+	host(e, "mkdir a/dir && echo new > a/new");
+	assert_int_equal(vfs_open(&e->w, "/a/new", &how, &f), 0);
+	file_put(f);
+	expect_text(e, "/a/new", "new\n");
+	assert_int_equal(vfs_mkdir(&e->w, "/a/dir", 0755), -EEXIST);
+	assert_int_equal(stat_of(e, "/a/dir", &st), 0);
+	env_free(e);
+}
+
+/* A symlink that has lost the name by which it was known has another one. */
+static void test_linked_symlink(void **state)
+{
+	struct env *e = env_new(false);
+	struct path p;
+
+	assert_int_equal(vfs_walk(&e->w, "/a/link", 0, &p), 0);
+	assert_int_equal(vfs_link(&p, &e->w, "/a/other"), 0);
+	path_put(&p);
+	expect_text(e, "/a/link", "hello\n");
+	expect_text(e, "/a/other", "hello\n");
+	assert_int_equal(vfs_unlink(&e->w, "/a/other"), 0);
+	expect_text(e, "/a/link", "hello\n");
+	env_free(e);
+}
+
 /* The same tree without an overlay, writable: changes reach the host. */
 static void test_host_rw(void **state)
 {
@@ -465,11 +501,12 @@ static void test_host_rw(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_read),	cmocka_unit_test(test_write),
-		cmocka_unit_test(test_links),	cmocka_unit_test(test_rename),
-		cmocka_unit_test(test_remove),	cmocka_unit_test(test_open_files),
-		cmocka_unit_test(test_attr),	cmocka_unit_test(test_tmpfile),
-		cmocka_unit_test(test_host_rw), cmocka_unit_test(test_replaced),
+		cmocka_unit_test(test_read),	 cmocka_unit_test(test_write),
+		cmocka_unit_test(test_links),	 cmocka_unit_test(test_rename),
+		cmocka_unit_test(test_remove),	 cmocka_unit_test(test_open_files),
+		cmocka_unit_test(test_attr),	 cmocka_unit_test(test_tmpfile),
+		cmocka_unit_test(test_host_rw),	 cmocka_unit_test(test_replaced),
+		cmocka_unit_test(test_appeared), cmocka_unit_test(test_linked_symlink),
 	};
 
 	umask(022);
