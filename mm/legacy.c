@@ -149,10 +149,16 @@ void legacy_end(struct mm *mm)
 bool legacy_wanted(struct mm *mm)
 {
 	struct legacies *x = mm->bequest;
+	size_t pieces;
 
 	/* Who else has a reference may keep it for long, and the memory with it. */
 	if (!x || atomic_load(&mm->apart) || mm_dumpable(mm) != 1 || !atomic_load(&mm->leftover) ||
-	    mm->pmas.count > PIECES_MAX || refs_read(&mm->refs) > 1)
+	    refs_read(&mm->refs) > 1)
+		return false;
+	mutex_lock(&mm->active_lock);
+	pieces = mm->pmas.count;
+	mutex_unlock(&mm->active_lock);
+	if (pieces > PIECES_MAX)
 		return false;
 	MUTEX_GUARD(&x->lock);
 	return !x->closed && x->era == mm->bequest_era && x->count < PER_PARENT &&
