@@ -66,6 +66,28 @@ static bool age(struct hot_piece *p)
 	return true;
 }
 
+/* Where there are too many, the oldest goes: rather what is waited for in vain than what is hot. */
+static bool make_room(struct hot_set *h)
+{
+	int victim = -1;
+
+	if (h->count < PIECES_MAX)
+		return true;
+	for (int i = 0; i < h->count; i++) {
+		const struct hot_piece *p = &h->pieces[i], *v = &h->pieces[MAX(victim, 0)];
+
+		if (p->forks && (victim < 0 || (v->hot && !p->hot) ||
+				 (v->hot == p->hot && p->forks > v->forks)))
+			victim = i;
+	}
+	if (victim < 0)
+		return false;
+	h->count--;
+	memmove(&h->pieces[victim], &h->pieces[victim + 1],
+		(size_t)(h->count - victim) * sizeof(h->pieces[0]));
+	return true;
+}
+
 void hot_note(struct hot_set *h, u64 page, u64 start, u64 end, bool away)
 {
 	if (!h)
@@ -83,7 +105,7 @@ void hot_note(struct hot_set *h, u64 page, u64 start, u64 end, bool away)
 			heat(p);
 		return;
 	}
-	if (h->count < PIECES_MAX)
+	if (make_room(h))
 		h->pieces[h->count++] =
 			(struct hot_piece){ .start = start, .end = end, .away = away };
 }
@@ -113,11 +135,17 @@ int hot_take(struct hot_set *h, bool spared, struct hot_piece ret[HOT_MAX])
 
 		if (!settle_away(p, spared))
 			continue;
-		if (p->hot && count < HOT_MAX)
-			ret[count++] = *p;
-		if (age(p))
-			h->pieces[kept++] = *p;
+		h->pieces[kept++] = *p;
 	}
+	h->count = kept;
+	/* The newest first. */
+	for (int i = kept - 1; i >= 0 && count < HOT_MAX; i--)
+		if (h->pieces[i].hot)
+			ret[count++] = h->pieces[i];
+	kept = 0;
+	for (int i = 0; i < h->count; i++)
+		if (age(&h->pieces[i]))
+			h->pieces[kept++] = h->pieces[i];
 	h->count = kept;
 	return count;
 }
