@@ -189,7 +189,8 @@ void platform_as_kill(struct platform_as *as);
 int platform_context_new(struct platform_as *as, struct platform_context **ret);
 void platform_context_free(struct platform_context *ctx);
 /* ctx, new, is to go on where `from` has stopped, in another stub; registers and extended state are
- * the caller's to move. What platform_xstate_take_back has not taken yet is to be taken from ctx. */
+ * the caller's to move. What platform_xstate_take_back has not taken yet is to be taken from ctx.
+ */
 void platform_context_succeed(struct platform_context *ctx, const struct platform_context *from);
 
 enum platform_stop_reason {

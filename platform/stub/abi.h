@@ -11,8 +11,8 @@
  *	STUB_VDSO	the host's [vvar] and [vdso], moved here where the host lets us
  *	STUB_SLOTS	one slot per guest thread, read-write, shared with the sentry:
  *			a context page and the thread's alternate signal stack
- *	STUB_BELLS	a futex word for each slot of the control file, read-only: what threads sleep
- *			on, whose wake another thread may be asked for
+ *	STUB_BELLS	a futex word for each slot of the control file, read-only: what threads
+ *sleep on, whose wake another thread may be asked for
  *	STUB_ZONE	trampolines of patched system call sites near the top of the
  *			address space, and
  *	STUB_LOW_ZONE	of those in programs at low addresses: r-x, private mappings
@@ -143,7 +143,7 @@
 #define CTX_EFLAGS 0xd0
 #define CTX_FP_SAVE 0xd8 /* u64, see RESUME_FP */
 #define CTX_FP_LOAD 0xe0 /* u64 */
-#define CTX_BELL 0xe8    /* u64, address of the thread's bell */
+#define CTX_BELL 0xe8	 /* u64, address of the thread's bell */
 #define CTX_DEFERRED_OPS 0x400
 #define CTX_DEFERRED_OP_SIZE 0x20
 #define CTX_DEFERRED_MAX 8
@@ -208,8 +208,8 @@
  * is the command whose number's low half is in the word's high half. */
 #define TURN_WAKE_MAPPER 0x400
 #define TURN_SEQ_SHIFT 16
-/* With TURN_SENTRY, while the stub spins: it is to wake who sleeps on the bell whose number is in the
- * word's high half, for that one is to have the same CPU. */
+/* With TURN_SENTRY, while the stub spins: it is to wake who sleeps on the bell whose number is in
+ * the word's high half, for that one is to have the same CPU. */
 #define TURN_RING 0x800
 #define TURN_BELL_SHIFT 16
 
