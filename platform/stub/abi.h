@@ -11,8 +11,8 @@
  *	STUB_VDSO	the host's [vvar] and [vdso], moved here where the host lets us
  *	STUB_SLOTS	one slot per guest thread, read-write, shared with the sentry:
  *			a context page and the thread's alternate signal stack
- *	STUB_BELLS	a futex word for each slot of the control file, read-only: what threads
- *sleep on, whose wake another thread may be asked for
+ *	STUB_BELLS	read-only: a futex word for each slot of the control file. Threads sleep on
+ *			theirs, and others can be asked to wake them
  *	STUB_ZONE	trampolines of patched system call sites near the top of the
  *			address space, and
  *	STUB_LOW_ZONE	of those in programs at low addresses: r-x, private mappings
