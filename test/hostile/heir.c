@@ -429,17 +429,6 @@ ATTACK(writes_while_a_large_parent_forks)
 	rule(true, write_while_ending, false);
 }
 
-#define CTX_RAX 1
-#define CTX_RIP 8
-#define CTX_RSP 9
-#define STOP_CALL 1
-#define STOP_SAVED 2
-#define RESUME_SAVE 2
-#define TURN_MASK 0xff
-#define TURN_STUB 1
-#define TURN_SENTRY 2
-#define TURN_EXIT 3
-
 static uint64_t ticks(void)
 {
 	uint32_t low, high;

@@ -653,11 +653,11 @@ static void spin_deaf(volatile int *stop)
 		syscall(SYS_getpgid, 0);
 	word = (volatile uint32_t *)slot;
 	while (!*stop) {
-		slot[1] = SYS_getpgid;
-		slot[2] = 0;
-		word[1] = 1; /* STOP_CALL */
-		__atomic_exchange_n(word, 2 /* TURN_SENTRY */, __ATOMIC_SEQ_CST);
-		while ((*word & 0xff) == 2 && !*stop)
+		slot[CTX_RAX] = SYS_getpgid;
+		slot[CTX_RAX + 1] = 0;
+		word[1] = STOP_CALL;
+		__atomic_exchange_n(word, TURN_SENTRY, __ATOMIC_SEQ_CST);
+		while ((*word & TURN_MASK) == TURN_SENTRY && !*stop)
 			;
 	}
 }

@@ -339,14 +339,6 @@ ATTACK(write_after_fork)
  * its context page, and runs on, must have ended where it was before the child sees its memory.
  */
 #define FORGED_SIZE (64UL << 20)
-#define CTX_RAX 1
-#define CTX_RIP 8
-#define CTX_RSP 9
-#define STOP_CALL 1
-#define STOP_SAVED 2
-#define RESUME_SAVE 2
-#define TURN_STUB 1
-#define TURN_SENTRY 2
 
 static char forged_stack[65536] __attribute__((aligned(64)));
 

@@ -25,20 +25,6 @@ static void begin_counted(void)
 		assert_int_equal(fake_access(procs[0].mm, BASE + i * STEP, &v, 4, true), 0);
 }
 
-static struct mm *fork_child(void)
-{
-	struct mm *child;
-
-	assert_int_equal(fake_fork(procs[0].mm, &child), 0);
-	return child;
-}
-
-static void end_child(struct mm *child)
-{
-	mm_user_put(child);
-	mm_finish(child);
-}
-
 static int write_fault(u64 piece)
 {
 	int sig, code;

@@ -54,20 +54,6 @@ static void check_reads(struct mm *mm, u64 from, u64 to)
 	}
 }
 
-static struct mm *fork_child(void)
-{
-	struct mm *child;
-
-	assert_int_equal(fake_fork(procs[0].mm, &child), 0);
-	return child;
-}
-
-static void end_child(struct mm *child)
-{
-	mm_user_put(child);
-	mm_finish(child);
-}
-
 /* Children that read all and write a little. Returns what the last one took. */
 static size_t maps_of_last_child(void)
 {

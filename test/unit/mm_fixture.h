@@ -145,4 +145,19 @@ static void end(void)
 	pgalloc_free(memory);
 }
 
+/* Of the first process, and its end as exit has it. */
+__attribute__((unused)) static struct mm *fork_child(void)
+{
+	struct mm *child;
+
+	assert_int_equal(fake_fork(procs[0].mm, &child), 0);
+	return child;
+}
+
+__attribute__((unused)) static void end_child(struct mm *child)
+{
+	mm_user_put(child);
+	mm_finish(child);
+}
+
 #endif

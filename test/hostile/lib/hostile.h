@@ -78,6 +78,19 @@ int in_child_unshared(void (*fn)(void *), void *arg, int limit_ms, bool *ret_lat
 /* The child is gone by SIGKILL within 20 s, or the attack has succeeded in staying. */
 void must_die(pid_t pid);
 
+/* A context page, which a guest finds at GS and may write: its 64-bit words, and what its first two
+ * 32-bit words say (platform/stub/abi.h). */
+#define CTX_RAX 1
+#define CTX_RIP 8
+#define CTX_RSP 9
+#define STOP_CALL 1
+#define STOP_SAVED 2
+#define RESUME_SAVE 2
+#define TURN_STUB 1
+#define TURN_SENTRY 2
+#define TURN_EXIT 3
+#define TURN_MASK 0xff
+
 /*
  * A system call from the stub's own code, by a jump to where it makes deferred ones. No result:
  * look for its effect. (What its filter refuses is the sentry's to answer, as any call of a guest.)
