@@ -56,8 +56,7 @@ static void take_over(struct mm *mm, struct pma *c, u64 at, u64 *end)
 	if (refs != 1)
 		return;
 	c = pma_set_isolate(&mm->pmas, c, at, *end);
-	pgalloc_unstill(pgalloc_of(c->file), pma_range(c));
-	c->cow = false;
+	cow_own(c);
 }
 
 static bool same(const struct vma *v, const struct pma *c, const struct pma *k, u64 at)

@@ -65,12 +65,17 @@ static void choose_window(struct mm *mm, const struct vma *v, const struct pma *
 	ASSERT(*ret_start <= page && page < *ret_end);
 }
 
+void cow_own(struct pma *p)
+{
+	pgalloc_unstill(pgalloc_of(p->file), pma_range(p));
+	p->cow = false;
+}
+
 /* The last user gets the pages without a copy. */
 static int take_over(struct mm *mm, struct vma *v, struct pma *p, bool map_now)
 {
 	MM_COUNT(mm, break_owner);
-	pgalloc_unstill(pgalloc_of(p->file), pma_range(p));
-	p->cow = false;
+	cow_own(p);
 	return map_now ? backing_map(mm, v, p, false) : 0;
 }
 

@@ -145,14 +145,12 @@ bool home_calls(struct mm *mm)
 	struct home *h = mm->home;
 
 	mutex_assert_held(&mm->active_lock);
-	if (!h || atomic_load(&h->watch->sharing) > 0) {
-		if (h)
-			h->faults++;
+	if (!h)
 		return false;
-	}
-	/* The same fault comes again. */
-	atomic_fetch_sub_explicit(&mm->minor_faults, 1, memory_order_relaxed);
-	return true;
+	if (atomic_load(&h->watch->sharing) == 0)
+		return true;
+	h->faults++;
+	return false;
 }
 
 struct platform_as *mm_home(struct mm *mm)
@@ -169,24 +167,6 @@ struct platform_as *mm_forget_home(struct mm *mm)
 	return home_forget(mm);
 }
 
-/* As in an empty stub: the one where it was is somebody else's affair. */
-static void forget_mappings(struct mm *mm)
-{
-	struct pma *p, *next;
-
-	held_give_back(mm);
-	keep_forget(mm, mm->min, mm->max);
-	for (p = pma_set_first(&mm->pmas); p; p = next) {
-		next = pma_next(p);
-		if (p->file)
-			pma_set_host(&mm->pmas, p, PMA_UNMAPPED, PROT_NONE);
-		else
-			pma_set_drop(&mm->pmas, p);
-	}
-	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p))
-		p = pma_set_merge(&mm->pmas, p);
-}
-
 struct platform_as *mm_go_home(struct mm *mm)
 {
 	struct platform_as *old = mm->as;
@@ -198,7 +178,8 @@ struct platform_as *mm_go_home(struct mm *mm)
 		platform_as_kill(old);
 	h = mm->home;
 	mm->home = NULL;
-	forget_mappings(mm);
+	held_give_back(mm);
+	stub_forget_all(mm);
 	if (platform_as_own_gs(old))
 		platform_as_set_own_gs(h->as);
 	mm->as = h->as;

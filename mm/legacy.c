@@ -60,23 +60,31 @@ static struct legacy *pop(struct legacies *x)
 	return x->count ? x->kept[--x->count] : NULL;
 }
 
+/* Takes records out of l up to one of private pages, whose reference is the caller's. */
+static bool next_private(struct legacy *l, struct held *ret)
+{
+	struct pma *k;
+	bool found = false;
+
+	while (!found && (k = pma_set_first(&l->pmas))) {
+		found = k->host_map == PMA_MAP_WRITE;
+		*ret = (struct held){ k->file, pma_range(k) };
+		pma_set_drop(&l->pmas, k);
+	}
+	return found;
+}
+
 /* Gives all back; bytes that were kept. The stub may serve somebody else, emptied. */
 static u64 discard(struct legacies *x, struct legacy *l)
 {
 	u64 bytes = l->bytes;
-	struct pma *k;
+	struct held h;
 
 	/* Nothing is mapped when this returns, or nobody is left. */
 	if (l->as)
 		platform_as_put(l->as);
-	while ((k = pma_set_first(&l->pmas))) {
-		struct mem_range r = pma_range(k);
-		struct memfile *file = k->host_map == PMA_MAP_WRITE ? k->file : NULL;
-
-		pma_set_drop(&l->pmas, k);
-		if (file)
-			memfile_put(file, r);
-	}
+	while (next_private(l, &h))
+		memfile_put(h.file, h.range);
 	pgalloc_account_kept(x->memory, -(s64)bytes);
 	pma_set_destroy(&l->pmas);
 	free(l);
@@ -165,13 +173,6 @@ bool legacy_wanted(struct mm *mm)
 	       x->forks >= FORKS_MIN;
 }
 
-/* Private memory of mm alone that the next child's copies may go over. */
-static bool is_private(struct mm *mm, const struct pma *p)
-{
-	return p->owned && !p->cow && p->file == mm->memfile && !p->file->disk_backed &&
-	       pgalloc_exclusive(mm->memory, pma_range(p));
-}
-
 /* What the guest could write to goes, but for some private memory. */
 static void unmap_writable(struct mm *mm, u64 *ret_bytes)
 {
@@ -185,7 +186,7 @@ static void unmap_writable(struct mm *mm, u64 *ret_bytes)
 
 		if (p->host_map != PMA_MAP_WRITE)
 			continue;
-		if (*ret_bytes + len <= BYTES_MAX && is_private(mm, p)) {
+		if (*ret_bytes + len <= BYTES_MAX && keep_suits(mm, p)) {
 			*ret_bytes += len;
 			continue;
 		}
@@ -372,24 +373,18 @@ bool legacy_copy(struct mm *child, struct legacy *l, const struct vma *v, struct
 static void release_rest(struct mm *child, struct legacy *l)
 {
 	bool settled = false;
-	struct pma *k;
+	struct held h;
 
 	pgalloc_account_kept(child->memory, -(s64)l->bytes);
-	while ((k = pma_set_first(&l->pmas))) {
-		struct mem_range r = pma_range(k);
-		struct memfile *file = k->host_map == PMA_MAP_WRITE ? k->file : NULL;
-
-		pma_set_drop(&l->pmas, k);
-		if (!file)
-			continue;
-		if (!settled && held_room(child, 1, mem_range_len(r))) {
-			held_add(child, file, r);
+	while (next_private(l, &h)) {
+		if (!settled && held_room(child, 1, mem_range_len(h.range))) {
+			held_add(child, h.file, h.range);
 			continue;
 		}
 		if (!settled && platform_as_settle(child->as) < 0)
 			stub_drop_all(child);
 		settled = true;
-		memfile_put(file, r);
+		memfile_put(h.file, h.range);
 	}
 }
 

@@ -280,6 +280,9 @@ int stub_map(struct mm *mm, u64 start, u64 end, struct memfile *file, u64 offset
 int stub_protect(struct mm *mm, u64 start, u64 end, u8 prot);
 /* Never fails; the pmas' host_map is the caller's to change. */
 void stub_unmap(struct mm *mm, u64 start, u64 end);
+/* Nothing is mapped any more, or it is in another stub: says so in the pmas, and frees what was
+ * kept. */
+void stub_forget_all(struct mm *mm);
 /* Unmaps everything and says so in the pmas. */
 void stub_drop_all(struct mm *mm);
 /* Before a change that splits host mappings, and may be left to the guest's thread: near the host's
@@ -379,6 +382,8 @@ void backing_map_near(struct mm *mm, struct vma *v, u64 page);
 int backing_drop(struct mm *mm, u64 start, u64 end, bool only_shared);
 /* The same for munmap: what can be is kept, and unmapped by the guest's thread. */
 int backing_release(struct mm *mm, u64 start, u64 end);
+/* p, which nobody else has any more, is not shared. */
+void cow_own(struct pma *p);
 /* A private copy of p's part around page, or p itself when nobody else has it. */
 int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_now);
 /* After mmap: what is kept for [start, end) of v, or, early in a program, new memory backs it at

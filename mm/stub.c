@@ -31,19 +31,11 @@ void stub_unmap(struct mm *mm, u64 start, u64 end)
 		keep_forget(mm, start, end);
 }
 
-void stub_drop_all(struct mm *mm)
+void stub_forget_all(struct mm *mm)
 {
 	struct pma *p, *next;
-	int err;
 
 	mutex_assert_held(&mm->active_lock);
-	/* "All" leaves the vdso: the platform sees to that. */
-	err = platform_as_unmap(mm->as, mm->min, mm->max - mm->min);
-	/* A host short of memory may refuse even that. */
-	if (err < 0 && err != -ESRCH) {
-		log_warn("mm: a stub cannot be unmapped (error %d); killed", -err);
-		platform_as_kill(mm->as);
-	}
 	for (p = pma_set_first(&mm->pmas); p; p = next) {
 		next = pma_next(p);
 		if (!p->file)
@@ -54,6 +46,21 @@ void stub_drop_all(struct mm *mm)
 	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p))
 		p = pma_set_merge(&mm->pmas, p);
 	keep_forget(mm, mm->min, mm->max);
+}
+
+void stub_drop_all(struct mm *mm)
+{
+	int err;
+
+	mutex_assert_held(&mm->active_lock);
+	/* "All" leaves the vdso: the platform sees to that. */
+	err = platform_as_unmap(mm->as, mm->min, mm->max - mm->min);
+	/* A host short of memory may refuse even that. */
+	if (err < 0 && err != -ESRCH) {
+		log_warn("mm: a stub cannot be unmapped (error %d); killed", -err);
+		platform_as_kill(mm->as);
+	}
+	stub_forget_all(mm);
 	mm->near_pause = NEAR_PAUSE;
 }
 

@@ -272,7 +272,6 @@ bool as_begin_locked(struct platform_as *as, u32 kind, u32 count, bool wake)
 	as->cmd->count = count;
 	atomic_store_explicit(&as->cmd->seq, ++as->seq, memory_order_release);
 	atomic_store(control_bell(&as->platform->control, as->cmd_slot), as->seq);
-	as->unwoken = !wake;
 	/* Whose thread waits for a mapping has nobody who would see to it that it is woken. */
 	if (!wake ||
 	    (kind != CMD_KIND_RESUME && pair_ring(as->platform, as->mapper_bound, as->cmd_slot)))
