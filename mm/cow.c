@@ -120,12 +120,16 @@ static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end,
 	return 0;
 }
 
-static void note_hot(struct mm *mm, u64 page, u64 low, u64 high)
-{
-	u64 start = page & ~(COW_WINDOW_MIN - 1);
+/* Who writes page by page through much more is served best by windows that nothing cuts. */
+#define NOTE_MAX (4 * COW_WINDOW_MIN)
 
-	hot_note(mm->hot_set, page, MAX(start, low), MIN(start + COW_WINDOW_MIN, high),
-		 mm->home != NULL);
+static void note_hot(struct mm *mm, const struct vma *v, u64 start, u64 end)
+{
+	if (end - start > NOTE_MAX)
+		return;
+	for (u64 at = start & ~(COW_WINDOW_MIN - 1); at < end; at += COW_WINDOW_MIN)
+		hot_note(mm->hot_set, MAX(at, v->start), MIN(at + COW_WINDOW_MIN, v->end),
+			 mm->hot_child, mm->home != NULL);
 }
 
 int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_now)
@@ -136,11 +140,13 @@ int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_no
 	mutex_assert_held(&mm->active_lock);
 	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
 		return -ENOMEM;
-	if (p->owned)
-		note_hot(mm, page, v->start, v->end);
-	if (p->owned && pgalloc_exclusive(pgalloc_of(p->file), pma_range(p)))
+	if (p->owned && pgalloc_exclusive(pgalloc_of(p->file), pma_range(p))) {
+		note_hot(mm, v, page, page + PAGE_SIZE);
 		return take_over(mm, v, p, map_now);
+	}
 	choose_window(mm, v, p, page, &start, &end);
+	if (p->owned)
+		note_hot(mm, v, start, end);
 	if (p->owned && pgalloc_exclusive(pgalloc_of(p->file), pma_subrange(p, start, end)))
 		return take_over(mm, v, pma_set_isolate(&mm->pmas, p, start, end), map_now);
 	err = copy(mm, v, p, start, end, map_now);

@@ -5,6 +5,8 @@
  */
 #include "mm/mm_impl.h"
 
+#include "base/host_sync.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,13 +146,6 @@ static bool find_unshared(const struct mm *parent, const struct pma *p, u64 *sta
 	return true;
 }
 
-static int by_start(const void *a, const void *b)
-{
-	u64 x = ((const struct hot_piece *)a)->start, y = ((const struct hot_piece *)b)->start;
-
-	return (x > y) - (x < y);
-}
-
 /* Both active locks held. */
 static void take_hot(struct mm *parent, struct mm *child)
 {
@@ -158,8 +153,16 @@ static void take_hot(struct mm *parent, struct mm *child)
 		parent->hot_set = hot_new();
 	child->hot_set = hot_get(parent->hot_set);
 	child->ahead = parent->ahead;
-	parent->hot_count = hot_take(parent->hot_set, fork_watch_was_quick(parent), parent->hot);
-	qsort(parent->hot, (size_t)parent->hot_count, sizeof(parent->hot[0]), by_start);
+	child->born_ns = host_clock_ns(CLOCK_MONOTONIC);
+	parent->hot_count = hot_take(parent->hot_set, fork_watch_was_quick(parent),
+				     &child->hot_child, &parent->hot);
+}
+
+static void forget_hot(struct mm *parent)
+{
+	free(parent->hot);
+	parent->hot = NULL;
+	parent->hot_count = 0;
 }
 
 /* Copies must be of one moment: the parent's other threads are held off, in one hand-over. */
@@ -328,7 +331,7 @@ static int share(struct sharing *s, const struct vma *v, struct pma *p, u64 *at)
 		p = pma_set_isolate(&parent->pmas, p, start, end);
 		if (find_unshared(parent, p, &from, &to)) {
 			alone = from == start;
-			end = alone ? to : from;
+			end = alone ? legacy_alike_until(s->legacy, start, to) : from;
 			p = pma_set_isolate(&parent->pmas, p, start, end);
 		}
 	}
@@ -592,6 +595,7 @@ static int fork_mm(struct mm *parent, struct platform_as *fresh, struct platform
 		*ret_old = move(parent, fresh);
 	else
 		protect(parent);
+	forget_hot(parent);
 	if (err == 0)
 		home_child_begin(parent, child);
 	mutex_unlock(&parent->active_lock);

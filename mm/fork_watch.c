@@ -113,7 +113,7 @@ bool fork_watch_wants_wait(struct mm *mm)
 	mutex_assert_held(&mm->active_lock);
 	if (++p->breaks <= FREE_BREAKS || !p->child || p->skip || !p->typical_ns ||
 	    p->typical_ns >= QUICK_NS || atomic_load(&p->child->gone) ||
-	    atomic_load(&mm->users) != 1)
+	    atomic_load(&mm->users) != 1 || hot_children_stay(mm->hot_set))
 		return false;
 	now = host_clock_ns(CLOCK_MONOTONIC);
 	p->until_ns = MIN(now + MIN(p->usual_breaks * BREAK_NS, LONGEST_WAIT_NS),

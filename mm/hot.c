@@ -3,21 +3,38 @@
 #include "base/refs.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Hot for so many forks, and twice as many each time that it turns out to be still. */
 #define HOT_FORKS 24
 #define HOT_FORKS_MAX 384
 /* How long a second note is waited for. */
 #define NOTED_FORKS 8
-#define PIECES_MAX (2 * HOT_MAX)
+/* Children that may end without having used their memory, before they are thought not to. */
+#define MANY_FORKS 3
+/* Pieces are found by the granule that they begin in. */
+#define GRANULE_SHIFT 14
+#define SLOTS_MIN 64
+#define SLOTS_MAX (4 * HOT_MANY) /* half of them are used at most */
+
+struct piece {
+	u64 start, end; /* end 0: the slot is free */
+	u32 serial;	/* rises from note to note */
+	u32 child;	/* that it was noted for; 0: none */
+	u16 forks;	/* since it was noted, or became hot */
+	u16 span;	/* forks that it is hot for; 0: it never was */
+	bool hot;	/* noted after two forks */
+	bool away;	/* noted since the last fork, by a parent that was away */
+};
 
 struct hot_set {
 	struct refs refs;
 	struct mutex lock; /* RANK_LEAF */
 	/* protected by lock */
-	struct hot_piece pieces[PIECES_MAX];
-	int count;
+	struct piece *slots; /* open addressing; a power of two */
+	u32 slot_count, count;
+	u32 serial, forks;
+	bool full; /* until the next fork */
+	int many;  /* forks that still get many, unless a child uses its memory */
 };
 
 struct hot_set *hot_new(void)
@@ -43,75 +60,179 @@ void hot_put(struct hot_set *h)
 	if (!h || !refs_put(&h->refs))
 		return;
 	mutex_destroy(&h->lock);
+	free(h->slots);
 	free(h);
 }
 
-static void heat(struct hot_piece *p)
+/* ---- the table ---- */
+
+static u32 hash_of(u64 granule)
+{
+	return (u32)(granule * 0x9e3779b97f4a7c15UL >> 32);
+}
+
+/* The piece of addr's granule, or the free slot where it would be. There are slots, one free. */
+static struct piece *slot_of(const struct hot_set *h, u64 addr)
+{
+	u64 granule = addr >> GRANULE_SHIFT, mask = h->slot_count - 1;
+	u64 i = hash_of(granule) & mask;
+
+	while (h->slots[i].end && h->slots[i].start >> GRANULE_SHIFT != granule)
+		i = (i + 1) & mask;
+	return &h->slots[i];
+}
+
+/* Moves all that `stays` (NULL: everything) to a table of `count` slots. False: no memory, and
+ * nothing has changed. */
+static bool rebuild(struct hot_set *h, u32 count, bool (*stays)(const struct piece *))
+{
+	struct piece *old = h->slots, *fresh = calloc(count, sizeof(*fresh));
+	u32 old_count = h->slot_count;
+
+	if (!fresh)
+		return false;
+	h->slots = fresh;
+	h->slot_count = count;
+	h->count = 0;
+	for (u32 i = 0; i < old_count; i++) {
+		if (!old[i].end || (stays && !stays(&old[i])))
+			continue;
+		*slot_of(h, old[i].start) = old[i];
+		h->count++;
+	}
+	free(old);
+	return true;
+}
+
+static bool new_since_fork(const struct piece *p)
+{
+	return !p->forks;
+}
+
+static bool hot_or_new(const struct piece *p)
+{
+	return p->hot || !p->forks;
+}
+
+static bool still_counts(const struct piece *p)
+{
+	return p->hot || p->forks < NOTED_FORKS;
+}
+
+/* Room for one more. */
+static bool make_room(struct hot_set *h)
+{
+	if (2 * (h->count + 1) <= h->slot_count)
+		return true;
+	if (h->slot_count < SLOTS_MAX)
+		return rebuild(h, h->slot_count ? h->slot_count * 2 : SLOTS_MIN, NULL);
+	if (h->full)
+		return false;
+	/* Rather what is waited for in vain than what is hot; but that it may be of old. */
+	if (rebuild(h, h->slot_count, hot_or_new) && 2 * (h->count + 1) <= h->slot_count)
+		return true;
+	h->full = !rebuild(h, h->slot_count, new_since_fork) || 2 * (h->count + 1) > h->slot_count;
+	return !h->full;
+}
+
+/* ---- what is hot ---- */
+
+static void heat(struct piece *p)
 {
 	p->span = p->span ? MIN(p->span * 2, HOT_FORKS_MAX) : HOT_FORKS;
 	p->forks = 0;
 	p->hot = true;
 }
 
-/* Another fork. False: it does not count any more. */
-static bool age(struct hot_piece *p)
+/* p, which was noted before, is noted again. */
+static void confirm(struct hot_set *h, struct piece *p, u32 child, bool away)
 {
-	if (++p->forks < (p->hot ? p->span : NOTED_FORKS))
-		return true;
-	if (!p->hot)
-		return false;
-	/* It does without once: one note is enough then. */
-	p->hot = false;
-	p->forks = 1;
-	return true;
+	bool sibling = child && p->child && child != p->child;
+
+	/* A child has written it, too. */
+	if (!away && !p->forks)
+		p->away = false;
+	if (p->hot || (!p->forks && (away || !sibling)))
+		return;
+	p->serial = h->serial++;
+	p->away = away;
+	p->child = child;
+	if (!away)
+		heat(p);
 }
 
-/* Where there are too many, the oldest goes: rather what is waited for in vain than what is hot. */
-static bool make_room(struct hot_set *h)
+void hot_note(struct hot_set *h, u64 start, u64 end, u32 child, bool away)
 {
-	int victim = -1;
+	struct piece *p;
 
-	if (h->count < PIECES_MAX)
-		return true;
-	for (int i = 0; i < h->count; i++) {
-		const struct hot_piece *p = &h->pieces[i], *v = &h->pieces[MAX(victim, 0)];
-
-		if (p->forks && (victim < 0 || (v->hot && !p->hot) ||
-				 (v->hot == p->hot && p->forks > v->forks)))
-			victim = i;
+	if (!h)
+		return;
+	MUTEX_GUARD(&h->lock);
+	p = h->slot_count ? slot_of(h, start) : NULL;
+	if (p && p->end) {
+		p->start = MIN(p->start, start);
+		p->end = MAX(p->end, end);
+		confirm(h, p, child, away);
+		return;
 	}
-	if (victim < 0)
-		return false;
-	h->count--;
-	memmove(&h->pieces[victim], &h->pieces[victim + 1],
-		(size_t)(h->count - victim) * sizeof(h->pieces[0]));
-	return true;
+	if (!make_room(h))
+		return;
+	*slot_of(h, start) = (struct piece){
+		.start = start, .end = end, .serial = h->serial++, .child = child, .away = away
+	};
+	h->count++;
 }
 
-void hot_note(struct hot_set *h, u64 page, u64 start, u64 end, bool away)
+bool hot_knows(struct hot_set *h, u64 start, u64 end)
+{
+	if (!h)
+		return false;
+	MUTEX_GUARD(&h->lock);
+	if (!h->slot_count)
+		return false;
+	for (; start < end; start = ((start >> GRANULE_SHIFT) + 1) << GRANULE_SHIFT)
+		if (slot_of(h, start)->end)
+			return true;
+	return false;
+}
+
+void hot_child_ended(struct hot_set *h, bool used)
 {
 	if (!h)
 		return;
 	MUTEX_GUARD(&h->lock);
-	for (int i = 0; i < h->count; i++) {
-		struct hot_piece *p = &h->pieces[i];
+	h->many = used ? MANY_FORKS : MAX(h->many - 1, 0);
+}
 
-		if (page < p->start || page >= p->end)
-			continue;
-		if (p->hot || !p->forks)
-			return;
-		p->away = away;
-		if (!away)
-			heat(p);
+bool hot_children_stay(struct hot_set *h)
+{
+	if (!h)
+		return false;
+	MUTEX_GUARD(&h->lock);
+	return h->many > 0;
+}
+
+/* ---- a fork ---- */
+
+/* Up to twice its span, by its place: not all are to be tried without at one fork. */
+static u32 span_of(const struct piece *p)
+{
+	return p->span + p->span * (hash_of(p->start >> GRANULE_SHIFT) >> 16 & 0xff) / 256;
+}
+
+/* Another fork. */
+static void age(struct piece *p)
+{
+	p->forks++;
+	if (!p->hot || p->forks < span_of(p))
 		return;
-	}
-	if (make_room(h))
-		h->pieces[h->count++] =
-			(struct hot_piece){ .start = start, .end = end, .away = away };
+	/* It does without once: one note is enough then. */
+	p->hot = false;
+	p->forks = 1;
 }
 
 /* What was noted by a parent that was away counts now, or never. False: forget p. */
-static bool settle_away(struct hot_piece *p, bool spared)
+static bool settle_away(struct piece *p, bool spared)
 {
 	bool confirmed = p->away && p->forks;
 
@@ -123,29 +244,83 @@ static bool settle_away(struct hot_piece *p, bool spared)
 	return true;
 }
 
-int hot_take(struct hot_set *h, bool spared, struct hot_piece ret[HOT_MAX])
+/* The newest first. */
+static int by_serial(const void *a, const void *b)
 {
-	int count = 0, kept = 0;
+	u32 x = ((const struct hot_piece *)a)->serial, y = ((const struct hot_piece *)b)->serial;
 
+	return (x < y) - (x > y);
+}
+
+static int by_start(const void *a, const void *b)
+{
+	u64 x = ((const struct hot_piece *)a)->start, y = ((const struct hot_piece *)b)->start;
+
+	return (x > y) - (x < y);
+}
+
+/* In the order of addresses, one for neighbours. Returns how many are left. */
+static int join(struct hot_piece *pieces, int count)
+{
+	int n = 0;
+
+	qsort(pieces, (size_t)count, sizeof(pieces[0]), by_start);
+	for (int i = 0; i < count; i++) {
+		if (n && pieces[n - 1].end >= pieces[i].start)
+			pieces[n - 1].end = MAX(pieces[n - 1].end, pieces[i].end);
+		else
+			pieces[n++] = pieces[i];
+	}
+	return n;
+}
+
+/* Forgets what does not count any more; ages the rest. */
+static void next_fork(struct hot_set *h, bool spared)
+{
+	bool forget = false;
+
+	for (u32 i = 0; i < h->slot_count; i++) {
+		struct piece *p = &h->slots[i];
+
+		if (!p->end)
+			continue;
+		if (!settle_away(p, spared))
+			p->forks = NOTED_FORKS;
+		forget |= !still_counts(p);
+	}
+	/* Without memory it counts again. */
+	if (forget)
+		rebuild(h, h->slot_count, still_counts);
+}
+
+int hot_take(struct hot_set *h, bool spared, u32 *ret_child, struct hot_piece **ret)
+{
+	struct hot_piece *pieces;
+	int count = 0, max;
+
+	*ret = NULL;
+	*ret_child = 0;
 	if (!h)
 		return 0;
 	MUTEX_GUARD(&h->lock);
-	for (int i = 0; i < h->count; i++) {
-		struct hot_piece *p = &h->pieces[i];
+	h->full = false;
+	*ret_child = ++h->forks;
+	next_fork(h, spared && !h->many);
+	pieces = h->count ? malloc(h->count * sizeof(*pieces)) : NULL;
+	for (u32 i = 0; i < h->slot_count; i++) {
+		struct piece *p = &h->slots[i];
 
-		if (!settle_away(p, spared))
+		if (!p->end)
 			continue;
-		h->pieces[kept++] = *p;
+		if (p->hot && pieces)
+			pieces[count++] = (struct hot_piece){ p->start, p->end, p->serial };
+		age(p);
 	}
-	h->count = kept;
-	/* The newest first. */
-	for (int i = kept - 1; i >= 0 && count < HOT_MAX; i--)
-		if (h->pieces[i].hot)
-			ret[count++] = h->pieces[i];
-	kept = 0;
-	for (int i = 0; i < h->count; i++)
-		if (age(&h->pieces[i]))
-			h->pieces[kept++] = h->pieces[i];
-	h->count = kept;
-	return count;
+	max = h->many ? HOT_MANY : HOT_FEW;
+	if (count > max) {
+		qsort(pieces, (size_t)count, sizeof(pieces[0]), by_serial);
+		count = max;
+	}
+	*ret = pieces;
+	return join(pieces, count);
 }

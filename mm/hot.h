@@ -1,5 +1,6 @@
 /*
- * mm/hot.h: what is written soon after each fork (stack, allocator, thread and library data).
+ * mm/hot.h: what is written soon after each fork (stack, allocator, thread and library data; or the
+ * objects that a worker of a pool uses, whose references are counted in them).
  *
  * Writes that came after two forks are likely to come after the next one too, on the side that made
  * them, so fork copies these pieces at once and spares both sides the fault. Address spaces that
@@ -8,23 +9,23 @@
  *
  *	fork:	hot_take() before sharing, the child takes a reference
  *	fault:	hot_note() when a shared page is written
+ *	end:	hot_child_ended() when a child has given its memory up
  *
  * A parent that is away (home.c) is spared its faults when its child soon gives the memory up; what
- *it was seen to write until then does not count.
+ * it was seen to write until then does not count.
  */
 #ifndef MINISENTRY_MM_HOT_H
 #define MINISENTRY_MM_HOT_H
 
 #include "base/types.h"
 
-#define HOT_MAX 128
+/* Pieces that a fork copies; and where children were seen to use their memory. */
+#define HOT_FEW 128
+#define HOT_MANY 2048
 
 struct hot_piece {
 	u64 start, end;
-	u32 forks; /* since it was noted, or became hot */
-	u32 span;  /* forks that it is hot for; 0: it never was */
-	bool hot;  /* noted after two forks */
-	bool away; /* noted since the last fork, by a parent that was away */
+	u32 serial;
 };
 
 struct hot_set;
@@ -34,11 +35,23 @@ struct hot_set *hot_new(void);
 struct hot_set *hot_get(struct hot_set *h);
 void hot_put(struct hot_set *h);
 
-/* [start, end) around page was copied on a write. NULL: nothing. */
-void hot_note(struct hot_set *h, u64 page, u64 start, u64 end, bool away);
+/* [start, end), within 16 KiB aligned to that, was copied on a write, of that child of hot_take; or
+ * 0. Two children count as two forks. h may be NULL, here and below. */
+void hot_note(struct hot_set *h, u64 start, u64 end, u32 child, bool away);
 
-/* The pieces for a fork, which counts. Those that have been for long are tried without then.
- * spared: what was noted by a parent that is away does not count. */
-int hot_take(struct hot_set *h, bool spared, struct hot_piece ret[HOT_MAX]);
+/* Some of [start, end) is hot, or may become so. */
+bool hot_knows(struct hot_set *h, u64 start, u64 end);
+
+/* A child has ended. used: long enough after its start, and it has executed nothing. */
+void hot_child_ended(struct hot_set *h, bool used);
+/* Lately children used their memory: the next fork gets HOT_MANY. */
+bool hot_children_stay(struct hot_set *h);
+
+/*
+ * The pieces for a fork, which counts, in the order of addresses and none beside another. Those
+ * that have been hot for long are tried without then. spared: what was noted by a parent that is
+ * away does not count. *ret_child: a name for the child, not 0. *ret: to be freed, or NULL.
+ */
+int hot_take(struct hot_set *h, bool spared, u32 *ret_child, struct hot_piece **ret);
 
 #endif

@@ -25,15 +25,24 @@
  */
 #include "mm/mm_impl.h"
 
+#include "base/host_sync.h"
+#include "base/host_thread.h"
+
 #include <stdlib.h>
+#include <time.h>
 
 /* Legacies of a parent, and of all. */
 #define PER_PARENT 2
 #define ALL_MAX 24
 /* A child with more pieces than this is no ordinary one. */
 #define PIECES_MAX 4096
-/* Of private pages. */
+/* Of private pages, whatever they are; and of those that the next fork may copy at once. */
 #define BYTES_MAX (512UL << 10)
+#define HOT_BYTES_MAX (32UL << 20)
+/* All that is kept is no more than this part of the memory file. */
+#define KEEP_SHARE 8
+/* How long a fork waits for a child that is leaving much. */
+#define LEAVE_NS 3000000UL
 /* Who forks but once need not keep anything. */
 #define FORKS_MIN 2
 
@@ -48,6 +57,8 @@ struct legacies {
 	u32 forks;
 	u32 era;     /* rises when the parent is trusted otherwise than before */
 	bool closed; /* the parent is gone */
+
+	_Atomic u32 leaving; /* futex: children that have ended and may leave much soon */
 };
 
 static _Atomic u32 all;
@@ -138,10 +149,29 @@ static void legacies_put(struct legacies *x)
 	free(x);
 }
 
+void legacy_expect(struct mm *mm, u64 bytes)
+{
+	mutex_assert_held(&mm->active_lock);
+	if (!mm->bequest || bytes <= BYTES_MAX)
+		return;
+	mm->leaving = true;
+	atomic_fetch_add(&mm->bequest->leaving, 1);
+}
+
+void legacy_left(struct mm *mm)
+{
+	if (!mm->leaving)
+		return;
+	mm->leaving = false;
+	atomic_fetch_sub(&mm->bequest->leaving, 1);
+	host_futex_wake(&mm->bequest->leaving, 1, true);
+}
+
 void legacy_end(struct mm *mm)
 {
 	struct legacies *x = mm->legacies;
 
+	legacy_left(mm);
 	legacies_put(mm->bequest);
 	if (!x)
 		return;
@@ -173,6 +203,18 @@ bool legacy_wanted(struct mm *mm)
 	       x->forks >= FORKS_MIN;
 }
 
+/* p's memory may lie idle until the next child. have: bytes that do already. */
+static bool worth_keeping(struct mm *mm, const struct pma *p, u64 have)
+{
+	u64 len = p->end - p->start, most = BYTES_MAX;
+
+	if (have + len > most && hot_knows(mm->hot_set, p->start, p->end))
+		most = MIN(HOT_BYTES_MAX, pgalloc_limit(mm->memory) / KEEP_SHARE -
+						  MIN(pgalloc_kept(mm->memory),
+						      pgalloc_limit(mm->memory) / KEEP_SHARE));
+	return have + len <= most && keep_suits(mm, p);
+}
+
 /* What the guest could write to goes, but for some private memory. */
 static void unmap_writable(struct mm *mm, u64 *ret_bytes)
 {
@@ -186,7 +228,7 @@ static void unmap_writable(struct mm *mm, u64 *ret_bytes)
 
 		if (p->host_map != PMA_MAP_WRITE)
 			continue;
-		if (*ret_bytes + len <= BYTES_MAX && keep_suits(mm, p)) {
+		if (worth_keeping(mm, p, *ret_bytes)) {
 			*ret_bytes += len;
 			continue;
 		}
@@ -275,6 +317,7 @@ void legacy_leave(struct mm *mm)
 		atomic_fetch_sub(&all, 1);
 	else if (!hand_over(mm->bequest, mm->bequest_era, l))
 		discard(mm->bequest, l);
+	legacy_left(mm);
 }
 
 /* ---- inheriting one ---- */
@@ -301,13 +344,25 @@ static struct legacies *of_parent(struct mm *mm)
 struct legacy *legacy_take(struct mm *parent)
 {
 	struct legacies *x = of_parent(parent);
+	u64 until = 0;
 	struct legacy *l;
+	u32 leaving;
 
 	if (!x)
 		return NULL;
-	while ((l = pop(x)) && platform_as_dead(l->as))
-		discard(x, l);
-	return l;
+	for (;;) {
+		leaving = atomic_load(&x->leaving);
+		while ((l = pop(x)) && platform_as_dead(l->as))
+			discard(x, l);
+		if (l || !leaving)
+			return l;
+		/* To copy and map all of that costs more than the wait for it. */
+		if (!until)
+			until = host_clock_ns(CLOCK_MONOTONIC) + LEAVE_NS;
+		if (host_clock_ns(CLOCK_MONOTONIC) >= until)
+			return NULL;
+		host_futex_wait_until(&x->leaving, leaving, until);
+	}
 }
 
 void legacy_return(struct mm *parent, struct legacy *l)
@@ -340,6 +395,17 @@ void mm_trust_changed(struct mm *mm)
 	x->era++;
 	mutex_unlock(&x->lock);
 	discard_all(x);
+}
+
+u64 legacy_alike_until(const struct legacy *l, u64 start, u64 end)
+{
+	const struct pma *k = l ? pma_set_seek(&l->pmas, start) : NULL;
+
+	if (k && k->start <= start && k->host_map == PMA_MAP_WRITE)
+		return MIN(k->end, end);
+	while (k && k->start < end && k->host_map != PMA_MAP_WRITE)
+		k = pma_next(k);
+	return k ? MIN(k->start, end) : end;
 }
 
 bool legacy_copy(struct mm *child, struct legacy *l, const struct vma *v, struct pma *value)

@@ -1,5 +1,6 @@
 /* Life of an address space. */
 #include "mm/mm_impl.h"
+#include "base/host_sync.h"
 #include "pgalloc/promise.h"
 
 #include <stdlib.h>
@@ -159,24 +160,56 @@ void mm_empty_locked(struct mm *mm)
 	atomic_store(&mm->leftover, false);
 	fork_watch_gone(mm);
 	home_child_gone(mm);
+	legacy_left(mm);
 }
 
 /* Memory that nobody misses for a while. */
 #define LEFTOVER_SHARE 64
 
-/*
- * Whether mm_finish may do the work of emptying, when others have been told of the end. Not when a
- * mappable is promised that nobody can write to it any more, nor with much memory.
- */
+static bool shared_writable(const struct vma *v)
+{
+	return (v->flags & VMA_SHARED) && (v->max_prot & PROT_WRITE);
+}
+
+static void unmap_all_of(struct mm *mm, const struct vma *v, struct stub_batch *b)
+{
+	struct pma *p = pma_set_seek(&mm->pmas, v->start);
+
+	for (; p && p->start < v->end; p = pma_next(p)) {
+		if (!p->host_map)
+			continue;
+		stub_batch_unmap(b, p->start, p->end);
+		pma_set_host(&mm->pmas, p, PMA_UNMAPPED, PROT_NONE);
+	}
+}
+
+/* A file may promise somebody that nobody can write to it any more, as soon as its vmas have gone.
+ * False: not done. */
+static bool drop_shared(struct mm *mm)
+{
+	struct vma *v, *first = vma_set_marked(&mm->vmas, 0, VMA_MARK_FILE);
+	struct stub_batch b;
+
+	stub_batch_begin(mm, &b);
+	for (v = first; v; v = vma_set_marked(&mm->vmas, v->end, VMA_MARK_FILE))
+		if (shared_writable(v))
+			unmap_all_of(mm, v, &b);
+	stub_batch_end(&b);
+	for (v = first; v; v = vma_set_marked(&mm->vmas, v->end, VMA_MARK_FILE))
+		if (shared_writable(v) && backing_drop(mm, v->start, v->end, false) < 0)
+			return false;
+	return true;
+}
+
+/* Whether mm_finish may do the work of emptying, when others have been told of the end. Not with
+ * much memory. */
 static bool may_wait(struct mm *mm)
 {
 	u64 own = 0;
-	struct vma *v = vma_set_marked(&mm->vmas, 0, VMA_MARK_FILE);
 	struct pma *p;
 
-	for (; v; v = vma_set_marked(&mm->vmas, v->end, VMA_MARK_FILE))
-		if ((v->flags & VMA_SHARED) && (v->max_prot & PROT_WRITE))
-			return false;
+	if (!drop_shared(mm))
+		return false;
 	for (p = pma_set_first(&mm->pmas); p; p = pma_next(p))
 		if (p->owned && !p->cow)
 			own += p->end - p->start;
@@ -184,7 +217,22 @@ static bool may_wait(struct mm *mm)
 		return false;
 	mm->leftover_bytes = own;
 	pgalloc_account_kept(mm->memory, (s64)own);
+	legacy_expect(mm, own);
 	return true;
+}
+
+/* Who does not live so long has not used much of its parent's memory. */
+#define USED_NS 4000000UL
+
+static bool used_its_memory(const struct mm *mm)
+{
+	return !mm->executed && host_clock_ns(CLOCK_MONOTONIC) - mm->born_ns >= USED_NS;
+}
+
+void mm_executes(struct mm *mm)
+{
+	MUTEX_GUARD(&mm->active_lock);
+	mm->executed = true;
 }
 
 /* Everything goes at once: one unmap of the stub, then the memory; that may be left to mm_finish.
@@ -199,6 +247,8 @@ static void tear_down(struct mm *mm)
 		mm_empty_locked(mm);
 	op.dead = vma_leave_all(mm);
 	mm->torn_down = true;
+	if (mm->born_ns)
+		hot_child_ended(mm->hot_set, used_its_memory(mm));
 	mm_op_end(&op);
 	mm_set_exe(mm, NULL, NULL);
 }

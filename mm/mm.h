@@ -74,6 +74,8 @@ void mm_settle(struct mm *mm);
  * mm_new and mm_fork return with one user, their caller. */
 void mm_user_get(struct mm *mm);
 void mm_user_put(struct mm *mm);
+/* mm's process goes on with another program; before mm_user_put. */
+void mm_executes(struct mm *mm);
 /* mm's guest has other rights than before (credentials, a seccomp filter): from now on it shares no
  * stub with its parent's other children, nor do its own with those from before. No locks. */
 void mm_trust_changed(struct mm *mm);

@@ -96,9 +96,12 @@ struct mm {
 	struct mm_write_pin *write_pins;
 	u64 cow_next, cow_window; /* where a sequential writer would break COW next; its window */
 	struct hot_set *hot_set;  /* a reference; NULL before the first fork */
-	struct hot_piece hot[HOT_MAX]; /* of the fork under way */
+	u32 hot_child;		  /* its name there; 0: no fork has made it */
+	struct hot_piece *hot;	  /* of the fork under way */
 	int hot_count;
-	struct fork_patience {		  /* fork_watch.c */
+	u64 born_ns;	       /* immutable; CLOCK_MONOTONIC, of what a fork made; else 0 */
+	bool executed;	       /* its process goes on with another program */
+	struct fork_patience { /* fork_watch.c */
 		struct fork_watch *child; /* the last one, if it is waited for; a reference */
 		u32 breaks;		  /* since that fork */
 		u32 usual_breaks;	  /* after one whose child was not waited for */
@@ -111,6 +114,7 @@ struct mm {
 		*bequest;	    /* legacy.c: for its children, and its parent's; each a
 				       reference or NULL; the first protected by active_lock */
 	u32 bequest_era;	    /* immutable */
+	bool leaving;		    /* legacy_expect */
 	_Atomic bool apart;	    /* mm_trust_changed */
 	struct home *home;	    /* home.c; protected by active_lock */
 	struct home_watch *away;    /* of the one whose memory it shares since fork; a reference */
@@ -446,6 +450,10 @@ struct legacy {
 
 /* mm, torn down, has a parent that may use its stub for another child. */
 bool legacy_wanted(struct mm *mm);
+/* mm, which has ended, owns so much: its parent's next fork may wait until it has left it. */
+void legacy_expect(struct mm *mm, u64 bytes);
+/* It has, or leaves nothing. */
+void legacy_left(struct mm *mm);
 /* By the last who has a reference, legacy_wanted: mm's memory is given up and mm->as is NULL, or
  * nothing has changed. No locks. */
 void legacy_leave(struct mm *mm);
@@ -457,6 +465,9 @@ struct legacy *legacy_take(struct mm *parent);
 void legacy_return(struct mm *parent, struct legacy *l);
 /* child, of parent, may leave one in its turn. active_lock of both. */
 void legacy_begin(struct mm *parent, struct mm *child);
+/* Where that what l has private pages for begins or ends next behind start; `end` at most. l may be
+ * NULL. */
+u64 legacy_alike_until(const struct legacy *l, u64 start, u64 end);
 /* value is to be the child's own copy: over private pages of l, and mapped, if there are some for
  * it. Then value is the child's. False: it is as it was. l may be NULL. */
 bool legacy_copy(struct mm *child, struct legacy *l, const struct vma *v, struct pma *value);

@@ -321,6 +321,19 @@ int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_r
 	return copy_between(p, src, false, p, dst);
 }
 
+/* The host answers a read of a page that is there with those around it, and may be written to then;
+ * a write with that page alone. */
+#define HOST_FAULT_AROUND (64UL << 10)
+
+static void map_by_reading(const char *m, u64 len)
+{
+	char byte;
+
+	for (u64 at = 0; at < len; at += HOST_FAULT_AROUND)
+		if (safe_memcpy(&byte, m + at, 1))
+			return;
+}
+
 /* Zeros, or the contents of src, over what dst has. Both are mapped in the sentry. */
 static int overwrite(struct pgalloc *from, u64 src, struct pgalloc *to, u64 dst, u64 len)
 {
@@ -332,6 +345,7 @@ static int overwrite(struct pgalloc *from, u64 src, struct pgalloc *to, u64 dst,
 		if (!d || (from && !s))
 			return -ENOMEM;
 		n = MIN(len, MIN(src_len, dst_len));
+		map_by_reading(d, n);
 		if (from ? safe_memcpy(d, s, n) : safe_memzero(d, n))
 			return -ENOMEM;
 		src += n;

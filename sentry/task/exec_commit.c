@@ -128,9 +128,11 @@ static int change_mm(struct task *t, struct mm *mm)
 	mutex_unlock(&t->lock);
 	task_ids_changed(t);
 	platform_context_free(old_ctx);
+	/* After vfork it is the parent's. */
+	if (!t->vfork_done)
+		mm_executes(old);
 	mm_user_put(old);
-	/* The last reference empties a stub: the new program need not wait for that. After vfork it
-	 * is the parent's. */
+	/* The last reference empties a stub: the new program need not wait for that. */
 	if (t->vfork_done)
 		mm_finish(old);
 	else

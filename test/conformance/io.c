@@ -474,6 +474,33 @@ CASE(memfd_seals)
 	int f = temp("x");
 	CHECK_ERR(fcntl(f, F_GET_SEALS), EINVAL);
 }
+/* The right to write goes with the process that had it mapped, and with it its memory. */
+CASE(memfd_seal_after_children)
+{
+	for (int i = 0; i < 6; i++) {
+		int fd = OK(memfd_create("s", MFD_ALLOW_SEALING)), status;
+		OK(ftruncate(fd, 4096));
+		char *own = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				 -1, 0);
+		memset(own, 1, 1 << 20);
+		pid_t pid = OK(fork());
+		if (pid == 0) {
+			char *m = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+			memset(own, 2, 1 << 20);
+			m[0] = (char)('a' + i);
+			_exit(0);
+		}
+		CHECK_EQ(OK(waitpid(pid, &status, 0)), pid);
+		CHECK_EQ(status, 0);
+		OK(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE));
+		char c;
+		CHECK_EQ(pread(fd, &c, 1, 0), 1);
+		CHECK_EQ(c, 'a' + i);
+		CHECK_EQ(own[4096], 1);
+		OK(munmap(own, 1 << 20));
+		close(fd);
+	}
+}
 CASE(sync_calls)
 {
 	int fd = temp("x"), p[2];

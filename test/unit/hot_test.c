@@ -7,12 +7,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #define PIECE 0x4000UL
 
-static struct hot_piece taken[HOT_MAX];
+static struct hot_piece taken[HOT_MANY];
 
 static u64 piece(u64 i)
 {
@@ -21,13 +23,26 @@ static u64 piece(u64 i)
 
 static void note(struct hot_set *h, u64 i)
 {
-	hot_note(h, piece(i), piece(i), piece(i + 1), false);
+	hot_note(h, piece(i), piece(i + 1), 0, false);
 }
 
+static int take(struct hot_set *h, bool spared)
+{
+	struct hot_piece *p;
+	u32 child;
+	int count = hot_take(h, spared, &child, &p);
+
+	assert_in_range(count, 0, HOT_MANY);
+	memcpy(taken, p, (size_t)count * sizeof(*p));
+	free(p);
+	return count;
+}
+
+/* Neighbours are one. */
 static bool has(int count, u64 i)
 {
 	for (int k = 0; k < count; k++)
-		if (taken[k].start == piece(i))
+		if (taken[k].start <= piece(i) && taken[k].end >= piece(i + 1))
 			return true;
 	return false;
 }
@@ -37,7 +52,7 @@ static int forks_until_tried(struct hot_set *h, u64 i)
 {
 	int forks = 0;
 
-	while (has(hot_take(h, false, taken), i)) {
+	while (has(take(h, false), i)) {
 		forks++;
 		assert_true(forks < 10000);
 	}
@@ -50,9 +65,9 @@ static void test_two_forks(void **state)
 
 	note(h, 1);
 	note(h, 1); /* of the same fork */
-	assert_int_equal(hot_take(h, false, taken), 0);
+	assert_int_equal(take(h, false), 0);
 	note(h, 1);
-	assert_int_equal(hot_take(h, false, taken), 1);
+	assert_int_equal(take(h, false), 1);
 	assert_int_equal(taken[0].start, piece(1));
 	hot_put(h);
 }
@@ -63,7 +78,7 @@ static void test_tried_without(void **state)
 	int first, second;
 
 	note(h, 1);
-	hot_take(h, false, taken);
+	take(h, false);
 	note(h, 1);
 	first = forks_until_tried(h, 1);
 	/* One note is enough now, and it stays for longer. */
@@ -72,9 +87,9 @@ static void test_tried_without(void **state)
 	assert_true(second >= 2 * first - 1);
 	/* Without one it is forgotten. */
 	for (int i = 0; i < 20; i++)
-		assert_int_equal(hot_take(h, false, taken), 0);
+		assert_int_equal(take(h, false), 0);
 	note(h, 1);
-	assert_int_equal(hot_take(h, false, taken), 0);
+	assert_int_equal(take(h, false), 0);
 	hot_put(h);
 }
 
@@ -85,14 +100,14 @@ static void test_full(void **state)
 	int count;
 
 	for (int fork = 0; fork < 2; fork++) {
-		for (u64 i = 0; i < 4 * HOT_MAX; i++)
+		for (u64 i = 0; i < 4 * HOT_MANY; i++)
 			note(h, i);
-		hot_take(h, false, taken);
+		take(h, false);
 	}
 	for (int fork = 0; fork < 2; fork++) {
 		for (u64 i = 5000; i < 5032; i++)
 			note(h, i);
-		count = hot_take(h, false, taken);
+		count = take(h, false);
 	}
 	for (u64 i = 5000; i < 5032; i++)
 		assert_true(has(count, i));
@@ -105,23 +120,76 @@ static void test_away(void **state)
 	struct hot_set *h = hot_new();
 
 	for (int fork = 0; fork < 4; fork++) {
-		hot_note(h, piece(1), piece(1), piece(2), true);
-		assert_int_equal(hot_take(h, true, taken), 0);
+		hot_note(h, piece(1), piece(2), 0, true);
+		assert_int_equal(take(h, true), 0);
 	}
 	for (int fork = 0; fork < 2; fork++) {
-		hot_note(h, piece(1), piece(1), piece(2), true);
-		assert_int_equal(hot_take(h, false, taken), fork);
+		hot_note(h, piece(1), piece(2), 0, true);
+		assert_int_equal(take(h, false), fork);
 	}
+	hot_put(h);
+}
+
+/* Where its child wrote the same, that counts. */
+static void test_away_and_child(void **state)
+{
+	struct hot_set *h = hot_new();
+
+	for (int fork = 0; fork < 2; fork++) {
+		hot_note(h, piece(1), piece(2), 0, true);
+		note(h, 1);
+		assert_int_equal(take(h, true), fork);
+	}
+	hot_put(h);
+}
+
+/* Two children of one time say as much as two forks. */
+static void test_siblings(void **state)
+{
+	struct hot_set *h = hot_new();
+
+	for (u32 child = 1; child < 3; child++) {
+		hot_note(h, piece(1), piece(2), 1, false);
+		hot_note(h, piece(3), piece(4), child, false);
+		hot_note(h, piece(5), piece(6), child, true);
+		hot_note(h, piece(7), piece(8), child - 1, false);
+	}
+	assert_int_equal(take(h, false), 1);
+	assert_int_equal(taken[0].start, piece(3));
+	hot_put(h);
+}
+
+/* Many only where a child has used its memory lately. */
+static void test_many(void **state)
+{
+	struct hot_set *h = hot_new();
+
+	for (int fork = 0; fork < 2; fork++) {
+		for (u64 i = 0; i < 2 * HOT_FEW; i++)
+			note(h, 2 * i);
+		assert_int_equal(take(h, false), fork * HOT_FEW);
+	}
+	hot_child_ended(h, true);
+	assert_true(hot_children_stay(h));
+	for (int i = 0; hot_children_stay(h); i++) {
+		assert_in_range(i, 0, 10);
+		assert_int_equal(take(h, false), 2 * HOT_FEW);
+		hot_child_ended(h, false);
+	}
+	assert_int_equal(take(h, false), HOT_FEW);
+	assert_true(hot_knows(h, piece(2), piece(3)));
+	assert_false(hot_knows(h, piece(1), piece(2)));
+	assert_true(hot_knows(h, piece(1), piece(3)));
 	hot_put(h);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_two_forks),
-		cmocka_unit_test(test_tried_without),
-		cmocka_unit_test(test_full),
-		cmocka_unit_test(test_away),
+		cmocka_unit_test(test_two_forks),      cmocka_unit_test(test_tried_without),
+		cmocka_unit_test(test_full),	       cmocka_unit_test(test_away),
+		cmocka_unit_test(test_away_and_child), cmocka_unit_test(test_siblings),
+		cmocka_unit_test(test_many),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,8 @@
 #include "mm/mm_impl.h"
 #include "mm_fixture.h"
 
+#include <unistd.h>
+
 #define PIECES 32
 #define STEP (64UL << 10)
 #define HOT 4 /* pieces that children write */
@@ -126,6 +128,54 @@ static void test_changed_parent(void **state)
 	}
 	end_child(other);
 	end_child(child);
+	end();
+}
+
+#define USED 256 /* pages of a worker's memory, a window apart */
+#define USED_BASE (BASE + 4 * PIECES * STEP)
+
+/* Not in the order of addresses. */
+static u64 used(u64 i)
+{
+	return USED_BASE + i * 97 % USED * STEP / 2;
+}
+
+/* Children that write to much of their memory, and live for long, are soon spared all breaks. */
+static void test_used_memory(void **state)
+{
+	u64 breaks = 0;
+	u32 v, got;
+
+	begin_reusing(true);
+	map_anon(procs[0].mm, USED_BASE, USED * STEP / 2, PROT_READ | PROT_WRITE, MAP_FIXED,
+		 &no_limits);
+	for (u32 i = 0; i < USED; i++)
+		assert_int_equal(fake_access(procs[0].mm, used(i), &i, 4, true), 0);
+	for (u32 n = 0; n < 5; n++) {
+		struct mm *child = fork_child();
+
+		breaks = atomic_load(&totals.break_copy);
+		for (u32 i = 0; i < USED; i++) {
+			assert_int_equal(fake_access(child, used(i), &got, 4, false), 0);
+			assert_int_equal(got, i);
+			v = 1000 * n + i;
+			assert_int_equal(fake_access(child, used(i), &v, 4, true), 0);
+		}
+		breaks = atomic_load(&totals.break_copy) - breaks;
+		usleep(10000);
+		for (u32 i = 0; i < USED; i++) {
+			assert_int_equal(fake_access(procs[0].mm, used(i), &got, 4, false), 0);
+			assert_int_equal(got, i);
+			assert_int_equal(fake_access(child, used(i), &got, 4, false), 0);
+			assert_int_equal(got, 1000 * n + i);
+		}
+		end_child(child);
+	}
+	assert_int_equal(breaks, 0);
+	/* What they leave is asked back when memory is short. */
+	assert_true(pgalloc_kept(memory) >= USED * PAGE_SIZE);
+	pgalloc_drain(memory);
+	assert_true(pgalloc_kept(memory) < USED * PAGE_SIZE);
 	end();
 }
 
@@ -323,7 +373,7 @@ int main(void)
 		cmocka_unit_test(test_parent_owns),	cmocka_unit_test(test_families),
 		cmocka_unit_test(test_drained),		cmocka_unit_test(test_home),
 		cmocka_unit_test(test_makes_room),	cmocka_unit_test(test_trust),
-		cmocka_unit_test(test_reads_nothing),
+		cmocka_unit_test(test_reads_nothing),	cmocka_unit_test(test_used_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
