@@ -154,6 +154,7 @@ int vfs_ftruncate(struct file *f, u64 size)
 
 int vfs_fallocate(struct file *f, int mode, s64 offset, s64 len, u64 fsize_limit)
 {
+	struct kstat st;
 	s64 end;
 	int err;
 
@@ -174,8 +175,11 @@ int vfs_fallocate(struct file *f, int mode, s64 offset, s64 len, u64 fsize_limit
 		return -ENODEV;
 	if (__builtin_add_overflow(offset, len, &end))
 		return -EFBIG;
-	if (!(mode & FALLOC_FL_KEEP_SIZE) && (u64)end > fsize_limit)
-		return -EFBIG;
+	if (!(mode & FALLOC_FL_KEEP_SIZE) && (u64)end > fsize_limit) {
+		err = inode_getattr(f->inode, &st);
+		if (err < 0 || (u64)end > st.size)
+			return err < 0 ? err : -EFBIG;
+	}
 	if (!f->ops->fallocate)
 		return -EOPNOTSUPP;
 	err = file_remove_privs(f->inode, f->cred);

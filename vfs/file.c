@@ -217,7 +217,7 @@ static ssize_t do_read(struct file *f, struct kiov *dst, u64 offset, int flags)
 	if (offset > INT64_MAX && !f->ops->own_pos)
 		return -EINVAL;
 	if (offset <= INT64_MAX && dst->remaining > INT64_MAX - offset)
-		kiov_truncate(dst, INT64_MAX - offset);
+		return -EINVAL;
 	n = f->ops->read(f, dst, offset, flags);
 	if (n > 0) {
 		file_accessed(f, f->inode);
@@ -309,20 +309,24 @@ static ssize_t do_write(struct file *f, struct kiov *src, u64 *io_offset, int fl
 	ssize_t n;
 	int err;
 
-	if (inode->type == S_IFREG && !f->ops->own_pos) {
+	/* Where the host has the position, its place does not matter without a limit. */
+	if (inode->type == S_IFREG && (offset != FILE_POS_OWN || limit < INT64_MAX)) {
 		if (src->remaining == 0)
 			return 0;
-		if (offset > INT64_MAX)
+		if (offset == FILE_POS_OWN && (err = vfs_pos(f, &offset)) < 0)
+			return err;
+		if (offset > INT64_MAX || src->remaining > INT64_MAX - offset)
 			return -EINVAL;
 		if (append && (err = append_offset(f, &offset)) < 0)
 			return err;
 		err = write_limit(f, src, offset, limit);
-		if (!err)
+		if (!err && !f->ops->own_pos)
 			err = file_remove_privs(inode, f->cred);
 		if (err)
 			return err;
 	}
-	n = f->ops->write(f, src, offset, append ? flags | RWF_APPEND : flags & ~RWF_APPEND);
+	n = f->ops->write(f, src, f->ops->own_pos ? *io_offset : offset,
+			  append ? flags | RWF_APPEND : flags & ~RWF_APPEND);
 	if (n <= 0)
 		return n;
 	if (inode->type == S_IFREG && !(inode->sb->flags & SB_OWN_TIMES))
@@ -470,11 +474,11 @@ s64 vfs_generic_seek(struct file *f, s64 offset, int whence, u64 size)
 	case SEEK_SET: pos = offset; break;
 	case SEEK_CUR:
 		if (__builtin_add_overflow((s64)f->pos, offset, &pos))
-			return -EOVERFLOW;
+			return -EINVAL;
 		break;
 	case SEEK_END:
 		if (__builtin_add_overflow((s64)size, offset, &pos))
-			return -EOVERFLOW;
+			return -EINVAL;
 		break;
 	case SEEK_DATA:
 	case SEEK_HOLE:
@@ -485,6 +489,26 @@ s64 vfs_generic_seek(struct file *f, s64 offset, int whence, u64 size)
 	default: return -EINVAL;
 	}
 	return pos < 0 ? -EINVAL : pos;
+}
+
+int vfs_pos(struct file *f, u64 *ret)
+{
+	s64 pos;
+
+	MUTEX_GUARD(&f->pos_lock);
+	pos = f->ops->own_pos ? f->ops->seek(f, 0, SEEK_CUR) : (s64)f->pos;
+	if (pos < 0)
+		return (int)pos;
+	*ret = (u64)pos;
+	return 0;
+}
+
+void vfs_set_pos(struct file *f, u64 pos)
+{
+	MUTEX_GUARD(&f->pos_lock);
+	f->pos = pos;
+	if (f->ops->own_pos)
+		f->ops->seek(f, (s64)pos, SEEK_SET);
 }
 
 s64 vfs_lseek(struct file *f, s64 offset, int whence)

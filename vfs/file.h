@@ -162,6 +162,9 @@ bool vfs_read_direct(struct file *f, struct vfs_direct *d, const u64 *offset, ss
 bool vfs_write_direct(struct file *f, struct vfs_direct *d, const u64 *offset, u64 fsize_limit,
 		      ssize_t *ret);
 s64 vfs_lseek(struct file *f, s64 offset, int whence);
+/* The position of a seekable file, wherever it is kept; 0 or -errno. Takes pos_lock. */
+int vfs_pos(struct file *f, u64 *ret);
+void vfs_set_pos(struct file *f, u64 pos);
 int vfs_iterate(struct file *f, struct dir_emit *e);
 /* Of an open directory: the inode number for "..", its own where it is a root or has no name. */
 u64 file_parent_ino(struct file *f);

@@ -252,6 +252,15 @@ static ssize_t reg_read(struct file *f, struct kiov *dst, u64 offset, int flags)
 	return n;
 }
 
+/* The guest may have set O_APPEND for itself: the host's own flag does not change. */
+static ssize_t reg_write_once(int fd, const struct iovec *iov, int count, u64 offset, bool append)
+{
+	if (append) /* also where offset is FILE_POS_OWN, which to the host says the same */
+		return host_pwritev(fd, iov, count, offset, RWF_APPEND);
+	return offset == FILE_POS_OWN ? host_writev(fd, iov, count)
+				      : host_pwritev(fd, iov, count, offset, 0);
+}
+
 static ssize_t reg_write(struct file *f, struct kiov *src, u64 offset, int flags)
 {
 	struct iovec iov[IOV_BATCH];
@@ -259,12 +268,11 @@ static ssize_t reg_write(struct file *f, struct kiov *src, u64 offset, int flags
 
 	while (src->remaining) {
 		int count = to_iov(src, SIZE_MAX, iov);
+		u64 at = offset == FILE_POS_OWN ? offset : offset + (u64)done;
 		ssize_t n;
 
 		do
-			n = offset == FILE_POS_OWN
-				    ? host_writev(fd_of(f), iov, count)
-				    : host_pwritev(fd_of(f), iov, count, offset + (u64)done, 0);
+			n = reg_write_once(fd_of(f), iov, count, at, flags & RWF_APPEND);
 		while (n == -EINTR);
 		if (n <= 0)
 			return done ? done : n;

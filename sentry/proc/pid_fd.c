@@ -190,7 +190,8 @@ static int fdinfo_show(const struct proc_ctx *c, struct file *reader, struct tex
 	if (!f)
 		return -ENOENT;
 	/* the reader holds its own position lock: a torn position is better than nesting */
-	pos = __atomic_load_n(&f->pos, __ATOMIC_RELAXED);
+	pos = f->ops && f->ops->own_pos ? (u64)f->ops->seek(f, 0, SEEK_CUR)
+					: __atomic_load_n(&f->pos, __ATOMIC_RELAXED);
 	textbuf_printf(out, "pos:\t%lu\nflags:\t0%o\nmnt_id:\t%d\nino:\t%lu\n", pos,
 		       file_flags(f) | (cloexec == 1 ? O_CLOEXEC : 0), 0, f->inode->ino);
 	if (f->ops && f->ops->fdinfo) {

@@ -29,14 +29,16 @@ static int lock_range(struct file *f, const struct flock *fl, s64 *ret_start, s6
 {
 	s64 start = 0, end;
 	struct kstat st;
+	u64 pos;
 	int err;
 
 	switch (fl->l_whence) {
 	case SEEK_SET: break;
 	case SEEK_CUR:
-		mutex_lock(&f->pos_lock);
-		start = (s64)f->pos;
-		mutex_unlock(&f->pos_lock);
+		err = vfs_pos(f, &pos);
+		if (err < 0)
+			return err;
+		start = (s64)pos;
 		break;
 	case SEEK_END:
 		err = sys_file_getattr(f, &st);

@@ -9,7 +9,6 @@
 
 #include "sentry/sys/syscall.h"
 
-#define MAX_RW_COUNT 0x7ffff000UL
 /* The kernel's O_LARGEFILE: glibc's is 0 on x86-64, but F_GETFL shows this one. */
 #define KERNEL_O_LARGEFILE 0100000
 
@@ -35,8 +34,8 @@ s64 sys_write_buf(struct task *t, struct file *f, void *buf, size_t len, u64 *io
 		  bool nonblock);
 /* Sends SIGXFSZ after -EFBIG from a limit and SIGPIPE after -EPIPE; returns err. */
 s64 sys_write_failed(struct task *t, s64 err);
-/* -EFBIG with SIGXFSZ when `size` is above RLIMIT_FSIZE. */
-int sys_check_fsize(struct task *t, u64 size);
+/* -EFBIG with SIGXFSZ when inode would grow to a `size` above RLIMIT_FSIZE. */
+int sys_check_fsize(struct task *t, struct inode *inode, u64 size);
 /* Sleeps until f may be ready for `events`. 0: try again; -EAGAIN when it never changes. */
 int sys_wait_file(struct task *t, struct file *f, u32 events, bool (*ready)(struct file *f));
 

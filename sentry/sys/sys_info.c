@@ -242,25 +242,27 @@ s64 sys_prlimit64(struct task *t, const u64 a[6])
 
 s64 sys_getrandom(struct task *t, const u64 a[6])
 {
-	u64 size = MIN(a[1], (u64)INT32_MAX), done = 0;
+	u64 size = MIN(a[1], MAX_RW_COUNT), done = 0;
 	u32 flags = (u32)a[2];
+	struct sys_iov iov;
 	u8 buf[1024];
+	int err;
 
 	if ((flags & ~(u32)(GRND_NONBLOCK | GRND_RANDOM | GRND_INSECURE)) ||
 	    (flags & (GRND_RANDOM | GRND_INSECURE)) == (GRND_RANDOM | GRND_INSECURE))
 		return -EINVAL;
-	while (done < size) {
+	err = sys_iov_single(t, ua(a[0]), size, &iov);
+	while (!err && done < size) {
 		size_t n = MIN(size - done, sizeof(buf));
-		int r = host_getrandom(buf, n, flags);
+		ssize_t r = host_getrandom(buf, n, flags);
 
 		if (r == 0)
-			r = copy_out(t, ua(a[0] + done), buf, n);
-		if (r < 0)
-			return done ? (s64)done : r;
-		done += n;
-		if (done < size && task_signal_pending(t))
+			r = mm_copy_out_partial(t->mm, ua(a[0] + done), buf, n);
+		err = r < 0 ? (int)r : 0;
+		done += err ? 0 : (size_t)r;
+		if (err || (size_t)r < n || (done < size && task_signal_pending(t)))
 			break;
 	}
 	explicit_bzero(buf, sizeof(buf));
-	return (s64)done;
+	return done ? (s64)done : err;
 }

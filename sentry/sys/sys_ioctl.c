@@ -31,6 +31,7 @@ static s64 set_flag(struct task *t, struct file *f, u32 bit, u64 arg)
 static s64 bytes_ready(struct task *t, struct file *f, u64 arg)
 {
 	struct kstat st;
+	u64 pos;
 	s64 n;
 	int v, err;
 
@@ -40,9 +41,10 @@ static s64 bytes_ready(struct task *t, struct file *f, u64 arg)
 		err = sys_file_getattr(f, &st);
 		if (err < 0)
 			return err;
-		mutex_lock(&f->pos_lock);
-		n = (s64)(st.size - f->pos);
-		mutex_unlock(&f->pos_lock);
+		err = vfs_pos(f, &pos);
+		if (err < 0)
+			return err;
+		n = (s64)(st.size - pos);
 	}
 	v = (int)n;
 	return copy_out(t, ua(arg), &v, sizeof(v));

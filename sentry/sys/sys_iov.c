@@ -15,7 +15,6 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#define MAX_RW_COUNT 0x7ffff000UL
 #define GUEST_ADDR_END 0x7ffffffff000UL
 /* The first piece is small: most large read buffers are filled only in part. */
 #define PIECE_FIRST (256UL << 10)
@@ -29,10 +28,8 @@ static bool range_ok(u64 addr, u64 len)
 
 int sys_iov_single(struct task *t, uaddr buf, u64 len, struct sys_iov *ret)
 {
-	if ((s64)len < 0)
-		return -EINVAL;
-	/* An empty transfer ignores the address, even a bad one. */
-	if (len && !range_ok(buf.v, len))
+	/* An empty transfer is to a user's address, too. */
+	if (!range_ok(buf.v, len))
 		return -EFAULT;
 	ret->inline_seg[0] = (struct iovec){ (void *)buf.v, MIN(len, MAX_RW_COUNT) };
 	ret->guest = ret->inline_seg;
@@ -41,17 +38,21 @@ int sys_iov_single(struct task *t, uaddr buf, u64 len, struct sys_iov *ret)
 	return 0;
 }
 
-/* Checks lengths and addresses, clips the sum. */
+/* Checks lengths and addresses, clips the sum; a single segment before its end is looked at. */
 static int iov_validate(struct sys_iov *iov)
 {
 	size_t total = 0;
 
 	for (int i = 0; i < iov->guest_count; i++) {
+		if ((ssize_t)iov->guest[i].iov_len < 0)
+			return -EINVAL;
+	}
+	for (int i = 0; i < iov->guest_count; i++) {
 		struct iovec *s = &iov->guest[i];
 
-		if ((ssize_t)s->iov_len < 0)
-			return -EINVAL;
-		if (s->iov_len && !range_ok((u64)s->iov_base, s->iov_len))
+		if (iov->guest_count == 1)
+			s->iov_len = MIN(s->iov_len, MAX_RW_COUNT);
+		if (!range_ok((u64)s->iov_base, s->iov_len))
 			return -EFAULT;
 		s->iov_len = MIN(s->iov_len, MAX_RW_COUNT - total);
 		total += s->iov_len;
@@ -60,8 +61,9 @@ static int iov_validate(struct sys_iov *iov)
 	return 0;
 }
 
-int sys_iov_import(struct task *t, uaddr iov, u64 count, struct sys_iov *ret)
+int sys_iov_import(struct task *t, uaddr iov, u64 vlen, struct sys_iov *ret)
 {
+	u32 count = (u32)vlen; /* Linux drops the rest on the way */
 	int r;
 
 	if (count > IOV_MAX)

@@ -27,10 +27,16 @@ s64 sys_write_failed(struct task *t, s64 err)
 	return err;
 }
 
-int sys_check_fsize(struct task *t, u64 size)
+int sys_check_fsize(struct task *t, struct inode *inode, u64 size)
 {
+	struct kstat st;
+	int err;
+
 	if (size <= task_rlimit(t, RLIMIT_FSIZE))
 		return 0;
+	err = inode_getattr(inode, &st);
+	if (err < 0 || size <= st.size)
+		return err;
 	signal_self(t, SIGXFSZ);
 	return -EFBIG;
 }
@@ -145,7 +151,7 @@ s64 sys_write_buf(struct task *t, struct file *f, void *buf, size_t len, u64 *io
 			break;
 		b.done += (size_t)n;
 	}
-	if (n < 0 && !b.done)
+	if (n == -EFBIG || (n < 0 && !b.done))
 		sys_write_failed(t, n);
 	return b.done ? (s64)b.done : n;
 }
@@ -171,10 +177,19 @@ int sys_wait_file(struct task *t, struct file *f, u32 events, bool (*ready)(stru
 
 /* ---- the calls ---- */
 
-/* Access mode comes before the arguments, as in Linux. */
-static int check_mode(struct file *f, bool write)
+/* What file it is, then the access mode, come before the arguments, as in Linux. */
+static int check_file(struct file *f, const struct sys_rw *rw)
 {
-	return (write ? file_writable(f) : file_readable(f)) ? 0 : -EBADF;
+	if (rw->offset && !f->ops->seek && !inode_is_dir(f->inode))
+		return -ESPIPE;
+	return (rw->write ? file_writable(f) : file_readable(f)) ? 0 : -EBADF;
+}
+
+static int check_flags(int flags)
+{
+	if (flags & ~RWF_KNOWN)
+		return -EOPNOTSUPP;
+	return (flags & RWF_APPEND) && (flags & RWF_NOAPPEND) ? -EINVAL : 0;
 }
 
 /* Longer transfers would keep others out of the address space for too long. */
@@ -227,7 +242,7 @@ static s64 rw_single(struct task *t, int fd, u64 buf, u64 len, const struct sys_
 
 	if (!f.file)
 		return -EBADF;
-	n = check_mode(f.file, rw->write);
+	n = check_file(f.file, rw);
 	if (!n)
 		n = sys_iov_single(t, ua(buf), len, &iov);
 	if (!n && !rw_direct(t, f.file, &iov, rw, &n))
@@ -244,12 +259,15 @@ static s64 rw_vector(struct task *t, int fd, u64 vec, u64 count, const struct sy
 
 	if (!f.file)
 		return -EBADF;
-	n = check_mode(f.file, rw->write);
+	n = check_file(f.file, rw);
 	if (!n)
 		n = sys_iov_import(t, ua(vec), count, &iov);
 	if (!n) {
-		/* An empty vector is no transfer at all: no zero-length datagram either. */
-		n = count ? sys_rw_iov(t, f.file, &iov, rw) : 0;
+		/* Nothing at all is no transfer: no zero-length datagram either. */
+		if (iov.total)
+			n = check_flags(rw->flags);
+		if (iov.total && !n)
+			n = sys_rw_iov(t, f.file, &iov, rw);
 		sys_iov_free(&iov);
 	}
 	fd_ref_put(f);
@@ -312,10 +330,6 @@ static s64 rw_vector2(struct task *t, const u64 a[6], bool write)
 	struct sys_rw rw = { .write = write, .flags = (int)a[5] };
 
 	if ((s64)a[3] < -1)
-		return -EINVAL;
-	if ((int)a[5] & ~RWF_KNOWN)
-		return -EOPNOTSUPP;
-	if ((a[5] & RWF_APPEND) && (a[5] & RWF_NOAPPEND))
 		return -EINVAL;
 	if ((s64)a[3] != -1)
 		rw.offset = &a[3];

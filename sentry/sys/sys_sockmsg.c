@@ -161,7 +161,7 @@ s64 sys_sendto(struct task *t, const u64 a[6])
 	struct sys_iov iov;
 	struct socket *s;
 	struct file *f;
-	s64 ret = sys_iov_single(t, ua(a[1]), a[2], &iov);
+	s64 ret = sys_iov_single(t, ua(a[1]), MIN(a[2], MAX_RW_COUNT), &iov);
 
 	if (ret < 0)
 		return ret;
@@ -187,7 +187,7 @@ s64 sys_recvfrom(struct task *t, const u64 a[6])
 	struct sys_iov iov;
 	struct socket *s;
 	struct file *f;
-	s64 ret = sys_iov_single(t, ua(a[1]), a[2], &iov);
+	s64 ret = sys_iov_single(t, ua(a[1]), MIN(a[2], MAX_RW_COUNT), &iov);
 
 	if (ret < 0)
 		return ret;

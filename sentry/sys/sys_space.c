@@ -24,7 +24,7 @@ s64 sys_truncate(struct task *t, const u64 a[6])
 	else
 		err = vfs_access(&p, t->cred, MAY_WRITE);
 	if (!err)
-		err = sys_check_fsize(t, a[1]);
+		err = sys_check_fsize(t, path_inode(&p), a[1]);
 	if (!err)
 		err = vfs_setattr(&p, t->cred, &attr);
 	path_put(&p);
@@ -41,7 +41,8 @@ s64 sys_ftruncate(struct task *t, const u64 a[6])
 	f = fd_get(t->fds, (int)a[0]);
 	if (!f)
 		return -EBADF;
-	err = inode_is_reg(f->inode) && file_writable(f) ? sys_check_fsize(t, a[1]) : -EINVAL;
+	err = inode_is_reg(f->inode) && file_writable(f) ? sys_check_fsize(t, f->inode, a[1])
+							 : -EINVAL;
 	if (!err)
 		err = vfs_ftruncate(f, a[1]);
 	file_put(f);
@@ -57,10 +58,10 @@ s64 sys_fallocate(struct task *t, const u64 a[6])
 	if (!f)
 		return -EBADF;
 	err = vfs_fallocate(f, (int)a[1], (s64)a[2], (s64)a[3], limit);
-	file_put(f);
 	/* Only our own limit signals; a file that cannot be that large just fails. */
-	if (err == -EFBIG && a[2] + a[3] <= INT64_MAX && a[2] + a[3] > limit)
-		sys_check_fsize(t, a[2] + a[3]);
+	if (err == -EFBIG && a[2] + a[3] <= INT64_MAX)
+		sys_check_fsize(t, f->inode, a[2] + a[3]);
+	file_put(f);
 	return err;
 }
 

@@ -40,22 +40,16 @@ static int offset_in(struct task *t, u64 addr, struct offset_arg *ret)
 }
 
 /* Takes the position of f when the guest gave no offset. */
-static void offset_begin(struct offset_arg *o, struct file *f)
+static int offset_begin(struct offset_arg *o, struct file *f)
 {
-	if (o->given)
-		return;
-	mutex_lock(&f->pos_lock);
-	o->value = f->pos;
-	mutex_unlock(&f->pos_lock);
+	return o->given ? 0 : vfs_pos(f, &o->value);
 }
 
 static int offset_end(struct task *t, struct offset_arg *o, struct file *f)
 {
 	if (o->given)
 		return copy_out(t, o->addr, &o->value, sizeof(o->value));
-	mutex_lock(&f->pos_lock);
-	f->pos = o->value;
-	mutex_unlock(&f->pos_lock);
+	vfs_set_pos(f, o->value);
 	return 0;
 }
 
@@ -116,7 +110,9 @@ s64 sys_sendfile(struct task *t, const u64 a[6])
 		n = -EINVAL;
 	if (n < 0 || !count)
 		goto out;
-	offset_begin(&off, in);
+	n = offset_begin(&off, in);
+	if (n < 0)
+		goto out;
 	n = copy_loop(t, in, &off.value, out, NULL, count, false);
 	if (n > 0 && offset_end(t, &off, in) < 0)
 		n = -EFAULT;
@@ -141,7 +137,7 @@ s64 sys_copy_file_range(struct task *t, const u64 a[6])
 {
 	struct file *in = fd_get(t->fds, (int)a[0]), *out = fd_get(t->fds, (int)a[2]);
 	struct offset_arg from = { 0 }, to = { 0 };
-	u64 len = MIN(a[4], MAX_RW_COUNT);
+	u64 len = MIN(a[4], MAX_RW_COUNT), limit = task_rlimit(t, RLIMIT_FSIZE);
 	s64 n = -EBADF;
 
 	if (!in || !out)
@@ -161,15 +157,19 @@ s64 sys_copy_file_range(struct task *t, const u64 a[6])
 		n = -EXDEV;
 	if (n < 0)
 		goto out;
-	offset_begin(&from, in);
-	offset_begin(&to, out);
+	n = offset_begin(&from, in);
+	if (!n)
+		n = offset_begin(&to, out);
+	if (n < 0)
+		goto out;
 	n = -EOVERFLOW;
 	if (from.value + len > INT64_MAX || to.value + len > INT64_MAX)
 		goto out;
 	n = length_to_end(in, from.value, len);
 	if (n < 0)
 		goto out;
-	len = (u64)n;
+	/* Up to the limit it is a short copy, without the signal. */
+	len = to.value < limit ? MIN((u64)n, limit - to.value) : (u64)n;
 	n = -EINVAL;
 	if (in->inode == out->inode && from.value < to.value + len && to.value < from.value + len)
 		goto out;
@@ -304,8 +304,9 @@ static s64 splice_files(struct task *t, struct file *in, struct offset_arg *in_o
 		return -EINVAL;
 	if (inode_is_dir(other->inode))
 		return -EINVAL;
-	if (pos)
-		offset_begin(off, other);
+	n = pos ? offset_begin(off, other) : 0;
+	if (n < 0)
+		return n;
 	n = from_pipe ? pipe_to_file(t, in, out, pos, len, nonblock)
 		      : file_to_pipe(t, in, pos, out, len, nonblock);
 	if (n > 0 && pos && offset_end(t, off, other) < 0)

@@ -75,14 +75,15 @@ bool sys_shm_ends(struct task *t, u64 addr, u64 len);
 
 /* Pins guest memory for I/O in bounded pieces; see sys_iov.c. */
 #define SYS_IOV_SEGS 64
+#define MAX_RW_COUNT 0x7ffff000UL /* no call moves more */
 struct sys_iov {
 	struct iovec *guest; /* guest segments: iov_base is a guest address */
 	int guest_count;
 	size_t total; /* clipped to MAX_RW_COUNT */
 	struct iovec inline_seg[8];
 };
-/* From a guest iovec array (readv & co.) or one buffer. -EINVAL, -EFAULT, -ENOMEM. */
-int sys_iov_import(struct task *t, uaddr iov, u64 count, struct sys_iov *ret);
+/* From a guest iovec array (readv & co.) or one buffer. -EINVAL (an array), -EFAULT, -ENOMEM. */
+int sys_iov_import(struct task *t, uaddr iov, u64 vlen, struct sys_iov *ret);
 int sys_iov_single(struct task *t, uaddr buf, u64 len, struct sys_iov *ret);
 void sys_iov_free(struct sys_iov *iov);
 /*

@@ -242,6 +242,7 @@ static const struct rlimit64 default_limits[RLIM_NLIMITS] = {
 	[RLIMIT_LOCKS] = { RLIM64_INFINITY, RLIM64_INFINITY },
 	[RLIMIT_SIGPENDING] = { 16384, 16384 },
 	[RLIMIT_MSGQUEUE] = { 819200, 819200 },
+	[RLIMIT_RTTIME] = { RLIM64_INFINITY, RLIM64_INFINITY },
 };
 
 /* The group, its session, the numbers. */

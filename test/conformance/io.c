@@ -4,8 +4,10 @@
 #include <sys/auxv.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 static int temp(const char *text)
@@ -65,6 +67,47 @@ CASE(zero_length_and_bad_pointers)
 	CHECK_ERR(read(fd, (void *)0xffff800000000000UL, 1), EFAULT);
 	CHECK_ERR(read(-1, NULL, 0), EBADF);
 }
+/* An empty buffer's address has to be a user's, too. */
+CASE(zero_length_at_kernel_addresses)
+{
+	char *const kernel = (char *)-4096L, *const edge = (char *)0x7ffffffff000UL;
+	struct iovec v[2] = { { kernel, 0 }, { (char *)"x", 1 } };
+	int fd = temp("abc"), sv[2];
+
+	CHECK_ERR(read(fd, kernel, 0), EFAULT);
+	CHECK_ERR(write(fd, kernel, 0), EFAULT);
+	CHECK_ERR(pread(fd, kernel, 0, 0), EFAULT);
+	CHECK_EQ(read(fd, edge, 0), 0);
+	CHECK_ERR(read(fd, edge + 1, 0), EFAULT);
+	CHECK_ERR(readv(fd, v, 1), EFAULT);
+	CHECK_ERR(writev(fd, v, 2), EFAULT);
+	v[0].iov_base = (void *)1;
+	CHECK_EQ(writev(fd, v, 2), 1);
+	OK(socketpair(AF_UNIX, SOCK_DGRAM, 0, sv));
+	CHECK_ERR(send(sv[0], kernel, 0, 0), EFAULT);
+	CHECK_ERR(recv(sv[1], kernel, 0, MSG_DONTWAIT), EFAULT);
+	CHECK_ERR(getrandom(kernel, 0, 0), EFAULT);
+}
+/* A length that does not fit: read and write look at the range as it is, others at the part of it
+ * that they would move at most. */
+CASE(giant_lengths)
+{
+	char buf[64];
+	struct iovec v[2] = { { buf, 0x7fffffffffff }, { buf, 1 } };
+	int fd = temp("abc"), sv[2];
+
+	CHECK_ERR(read(fd, buf, SIZE_MAX), EFAULT);
+	CHECK_ERR(write(fd, buf, 1UL << 63), EFAULT);
+	CHECK_EQ(readv(fd, v, 1), 3);
+	CHECK_ERR(readv(fd, v, 2), EFAULT);
+	v[0] = (struct iovec){ (void *)-4096L, 1 };
+	v[1].iov_len = SIZE_MAX;
+	CHECK_ERR(readv(fd, v, 2), EINVAL);
+	OK(socketpair(AF_UNIX, SOCK_DGRAM, 0, sv));
+	CHECK_EQ(send(sv[0], "abc", 3, 0), 3);
+	CHECK_EQ(recv(sv[1], buf, SIZE_MAX, 0), 3);
+	CHECK_ERR(send(sv[0], buf, SIZE_MAX, 0), EMSGSIZE);
+}
 CASE(write_from_the_vdso)
 {
 	const char *vdso = (const char *)getauxval(33 /* AT_SYSINFO_EHDR */);
@@ -108,6 +151,56 @@ CASE(vectors)
 	w[0].iov_len = (size_t)-1;
 	CHECK_ERR(writev(fd, w, 3), EINVAL);
 }
+/* Linux takes the count for 32 bits wide. */
+CASE(vector_counts)
+{
+	struct iovec v[2] = { { (char *)"abc", 3 }, { (char *)"d", 1 } };
+	int fd = temp(""), sv[2];
+	char buf[8];
+
+	CHECK_EQ(syscall(SYS_writev, fd, v, 0x100000001), 3);
+	CHECK_EQ(syscall(SYS_writev, fd, v, 0xffffffff00000000), 0);
+	CHECK_ERR(syscall(SYS_writev, fd, v, 0x80000000), EINVAL);
+	CHECK_EQ(lseek(fd, 0, SEEK_END), 3);
+	/* Empty segments are no datagram, an empty buffer is one. */
+	v[0].iov_len = v[1].iov_len = 0;
+	OK(socketpair(AF_UNIX, SOCK_DGRAM, 0, sv));
+	CHECK_EQ(writev(sv[0], v, 2), 0);
+	CHECK_ERR(recv(sv[1], buf, 8, MSG_DONTWAIT), EAGAIN);
+	CHECK_EQ(write(sv[0], buf, 0), 0);
+	CHECK_EQ(recv(sv[1], buf, 8, MSG_DONTWAIT), 0);
+}
+/* Which of several errors it is. */
+CASE(order_of_checks)
+{
+	struct iovec v = { (char *)"x", 1 };
+	int fd = temp("abc"), p[2];
+	char c;
+
+	OK(pipe(p));
+	CHECK_ERR(pread(p[0], &c, 1, -1), EINVAL);
+	CHECK_ERR(pread(p[1], &c, 1, 0), ESPIPE); /* not EBADF, which it is to read */
+	CHECK_ERR(pwrite(p[0], &c, 1, 0), ESPIPE);
+	CHECK_ERR(preadv(p[0], &v, 0, 0), ESPIPE);
+	CHECK_ERR(preadv2(-1, &v, 1, 0, 0x1000), EBADF);
+	CHECK_ERR(preadv2(fd, (void *)1, 1, 0, 0x1000), EFAULT);
+	CHECK_EQ(preadv2(fd, &v, 0, 0, 0x1000), 0);
+}
+CASE(positions_at_the_end)
+{
+	struct iovec v = { (char *)"0123456789", 10 };
+	int fd = shm();
+	char buf[10];
+
+	CHECK_EQ(pread(fd, buf, 10, INT64_MAX - 10), 0);
+	CHECK_ERR(pread(fd, buf, 10, INT64_MAX - 9), EINVAL);
+	CHECK_ERR(pwrite(fd, buf, 10, INT64_MAX - 9), EINVAL);
+	CHECK_ERR(pwritev(fd, &v, 1, INT64_MAX), EINVAL);
+	CHECK_EQ(lseek(fd, INT64_MAX, SEEK_SET), INT64_MAX);
+	CHECK_ERR(lseek(fd, 1, SEEK_CUR), EINVAL);
+	CHECK_ERR(write(fd, "x", 1), EINVAL);
+	CHECK_ERR(read(fd, buf, 1), EINVAL);
+}
 CASE(rwf_flags)
 {
 	char a[4];
@@ -130,6 +223,57 @@ CASE(file_size_limit)
 	CHECK_EQ(write(fd, buf, 200), 100);
 	CHECK_ERR(write(fd, buf, 1), EFBIG);
 	CHECK_ERR(ftruncate(fd, 101), EFBIG);
+}
+static volatile sig_atomic_t too_large;
+static void count_too_large(int sig)
+{
+	too_large++;
+}
+CASE(file_size_limit_below_the_size)
+{
+	struct rlimit lim = { 100, 100 };
+	char buf[400] = { 0 };
+	int fd = shm();
+
+	signal(SIGXFSZ, count_too_large);
+	CHECK_EQ(write(fd, buf, 400), 400);
+	OK(setrlimit(RLIMIT_FSIZE, &lim));
+	/* What the file has does not grow. */
+	OK(ftruncate(fd, 300));
+	OK(ftruncate(fd, 300));
+	OK(fallocate(fd, 0, 0, 300));
+	CHECK_EQ(too_large, 0);
+	CHECK_ERR(ftruncate(fd, 301), EFBIG);
+	CHECK_EQ(too_large, 1);
+	CHECK_ERR(fallocate(fd, 0, 0, 301), EFBIG);
+	CHECK_EQ(too_large, 2);
+	CHECK_ERR(pwrite(fd, buf, 1, 200), EFBIG);
+	CHECK_EQ(too_large, 3);
+}
+CASE(file_size_limit_of_transfers)
+{
+	struct rlimit lim = { 100, 100 };
+	int fd = shm(), from = shm(), p[2];
+	off_t in = 0, out = 90;
+	char buf[40] = { 0 };
+
+	signal(SIGXFSZ, count_too_large);
+	OK(pipe(p));
+	CHECK_EQ(write(from, buf, 40), 40);
+	CHECK_EQ(write(p[1], buf, 40), 40);
+	OK(setrlimit(RLIMIT_FSIZE, &lim));
+	/* A part is moved; splice and sendfile signal all the same. */
+	CHECK_EQ(copy_file_range(from, &in, fd, &out, 20, 0), 10);
+	CHECK_EQ(too_large, 0);
+	CHECK_ERR(copy_file_range(from, &in, fd, &out, 20, 0), EFBIG);
+	CHECK_EQ(too_large, 1);
+	OK(lseek(fd, 90, SEEK_SET));
+	CHECK_EQ(splice(p[0], NULL, fd, NULL, 20, 0), 10);
+	CHECK_EQ(too_large, 2);
+	OK(lseek(fd, 90, SEEK_SET));
+	in = 0;
+	CHECK_EQ(sendfile(fd, from, &in, 20), 10);
+	CHECK_EQ(too_large, 3);
 }
 CASE(sparse_seek_data)
 {

@@ -86,6 +86,9 @@ CASE(rlimits)
 		_exit(a.rlim_cur == 100 ? 0 : 1);
 	}
 	conf_join(pid);
+	/* Nobody has set this one. */
+	OK(getrlimit(RLIMIT_RTTIME, &a));
+	CHECK(a.rlim_cur == RLIM_INFINITY && a.rlim_max == RLIM_INFINITY);
 }
 CASE(nofile_limit)
 {
@@ -212,5 +215,11 @@ CASE(getrandom_fills)
 	CHECK(memcmp(a, b, 64) != 0);
 	CHECK_ERR(syscall(SYS_getrandom, a, 64, 0x100), EINVAL);
 	CHECK_ERR(syscall(SYS_getrandom, (void *)1, 64, 0), EFAULT);
+	/* Up to the end of memory, and to the byte. */
+	unsigned char *p =
+		OK(mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	OK(munmap(p + 4096, 4096));
+	CHECK_EQ(syscall(SYS_getrandom, p + 10, 8192, 0), 4086);
+	CHECK_EQ(syscall(SYS_getrandom, p + 10, SIZE_MAX, 0), 4086);
 }
 CONF_MAIN
