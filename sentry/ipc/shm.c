@@ -1,16 +1,21 @@
 #include "sentry/ipc/shm.h"
+#include "sentry/task/task.h"
 #include "tmpfs/tmpfs.h"
 
 #include <linux/capability.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ipc.h>
+#include <sys/resource.h>
 #include <sys/shm.h>
 
 /* Linux's SHM_DEST and SHM_LOCKED bits of shm_perm.mode. */
 #define MODE_DEST 01000
 #define MODE_LOCKED 02000
 #define SHM_ID_STEP 32768
+/* Where shmget's flags name the logarithm of a huge page's size. */
+#define HUGE_SHIFT 26
+#define HUGE_MASK 0x3fu
 
 struct shm_segment {
 	struct mappable mappable; /* what vmas see */
@@ -21,6 +26,7 @@ struct shm_segment {
 	int id, key;		 /* key becomes IPC_PRIVATE by IPC_RMID; protected by table->lock */
 	/* protected by table->lock */
 	u32 uid, gid, cuid, cgid, mode;
+	u32 locker; /* whose memory it counts as, with MODE_LOCKED */
 	int cpid, lpid;
 	time_t atime, dtime, ctime;
 	u64 nattch;
@@ -33,6 +39,7 @@ struct shm_table {
 	u32 sequence; /* makes ids of reused slots differ */
 	size_t count;
 	u64 pages;
+	u64 most_pages; /* immutable */
 };
 
 static time_t now(void)
@@ -72,6 +79,20 @@ static bool map_resident(struct mappable *m, u64 start, u64 end, u8 *vec)
 	return memory->ops->resident(memory, start, end, vec);
 }
 
+static u64 pages_of(const struct shm_segment *s)
+{
+	return page_up_nofail(s->size) >> PAGE_SHIFT;
+}
+
+/* A vma came or went, by whatever call; who has made it counts as the last to attach or detach. */
+static void touched_locked(struct shm_segment *s, time_t *at)
+{
+	mutex_assert_held(&s->table->lock);
+	*at = now();
+	if (current_task)
+		s->lpid = current_task->tg->tgid;
+}
+
 static int map_add(struct mappable *m, struct mapping *mapping)
 {
 	struct shm_segment *s = to_segment(m);
@@ -81,6 +102,7 @@ static int map_add(struct mappable *m, struct mapping *mapping)
 		return err;
 	mutex_lock(&s->table->lock);
 	s->nattch++;
+	touched_locked(s, &s->atime);
 	mutex_unlock(&s->table->lock);
 	return 0;
 }
@@ -96,7 +118,7 @@ static bool unlist_locked(struct shm_segment *s)
 	s->listed = false;
 	t->slots[s->id % SHM_ID_STEP] = NULL;
 	t->count--;
-	t->pages -= page_up_nofail(s->size) >> PAGE_SHIFT;
+	t->pages -= pages_of(s);
 	return true;
 }
 
@@ -108,7 +130,7 @@ static void map_remove(struct mappable *m, struct mapping *mapping)
 	s->memory->ops->remove(s->memory, mapping);
 	mutex_lock(&s->table->lock);
 	s->nattch--;
-	s->dtime = now();
+	touched_locked(s, &s->dtime);
 	gone = unlist_locked(s);
 	mutex_unlock(&s->table->lock);
 	if (gone)
@@ -143,12 +165,14 @@ static const struct mappable_ops shm_mappable_ops = {
 
 /* ---- the table ---- */
 
-struct shm_table *shm_table_new(void)
+struct shm_table *shm_table_new(u64 most_pages)
 {
 	struct shm_table *t = calloc(1, sizeof(*t));
 
-	if (t)
-		mutex_init(&t->lock, RANK_LEAF, "shm_table");
+	if (!t)
+		return NULL;
+	mutex_init(&t->lock, RANK_LEAF, "shm_table");
+	t->most_pages = most_pages;
 	return t;
 }
 
@@ -187,23 +211,22 @@ int shm_key(const struct shm_segment *s)
 	return s->key;
 }
 
-/* ipcperms: want is in the "other" bits (4 read, 2 write). */
+/* ipcperms: want is in the "other" bits (4 read, 2 write, 1 execute). */
 static int check_perm_locked(const struct shm_segment *s, const struct cred *cred, u32 want)
 {
 	u32 mode = s->mode;
 
 	if (cred->euid == s->uid || cred->euid == s->cuid)
 		mode >>= 6;
-	else if (cred_in_egroup(cred, s->gid) || cred_in_egroup(cred, s->cgid))
+	else if (cred_in_group(cred, s->gid) || cred_in_group(cred, s->cgid))
 		mode >>= 3;
 	return !(want & ~mode & 7) || cred_capable(cred, CAP_IPC_OWNER) ? 0 : -EACCES;
 }
 
-static int check_owner_locked(const struct shm_segment *s, const struct cred *cred)
+static int check_owner_locked(const struct shm_segment *s, const struct cred *cred, int cap)
 {
-	return cred->euid == s->uid || cred->euid == s->cuid || cred_capable(cred, CAP_SYS_ADMIN)
-		       ? 0
-		       : -EPERM;
+	return cred->euid == s->uid || cred->euid == s->cuid || cred_capable(cred, cap) ? 0
+											: -EPERM;
 }
 
 static struct shm_segment *by_id_locked(struct shm_table *t, int id)
@@ -238,6 +261,8 @@ static int existing_locked(struct shm_segment *s, u64 size, int flags, const str
 
 static int insert_locked(struct shm_table *t, struct shm_segment *s)
 {
+	if (t->pages + pages_of(s) > t->most_pages)
+		return -ENOSPC;
 	for (int i = 0; i < SHM_SEGMENTS_MAX; i++) {
 		if (t->slots[i])
 			continue;
@@ -245,21 +270,26 @@ static int insert_locked(struct shm_table *t, struct shm_segment *s)
 		s->id = (int)(t->sequence++ % (INT32_MAX / SHM_ID_STEP)) * SHM_ID_STEP + i;
 		s->listed = true;
 		t->count++;
-		t->pages += page_up_nofail(s->size) >> PAGE_SHIFT;
+		t->pages += pages_of(s);
 		return s->id;
 	}
 	return -ENOSPC;
 }
 
 static int segment_new(struct shm_table *t, struct superblock *memory, int key, u64 size, int flags,
-		       const struct cred *cred, int pid, struct shm_segment **ret)
+		       const struct cred *cred, struct shm_segment **ret)
 {
+	u32 huge = (u32)flags >> HUGE_SHIFT & HUGE_MASK;
 	struct shm_segment *s;
 	u64 bytes;
 	int err;
 
-	if (!size || !page_up(size, &bytes) || bytes > INT64_MAX)
+	if (!size || size > INT64_MAX || !page_up(size, &bytes))
 		return -EINVAL;
+	if (flags & SHM_HUGETLB) /* there are no huge pages, of whatever size */
+		return huge && huge != 21 && huge != 30 ? -EINVAL : -ENOMEM;
+	if (bytes >> PAGE_SHIFT > t->most_pages)
+		return -ENOMEM;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return -ENOMEM;
@@ -280,41 +310,43 @@ static int segment_new(struct shm_table *t, struct superblock *memory, int key, 
 	s->uid = s->cuid = cred->euid;
 	s->gid = s->cgid = cred->egid;
 	s->mode = (u32)flags & 0777;
-	s->cpid = pid;
+	s->cpid = current_task->tg->tgid;
 	s->ctime = now();
 	*ret = s;
 	return 0;
 }
 
 int shm_get(struct shm_table *t, struct superblock *memory, int key, u64 size, int flags,
-	    const struct cred *cred, int pid)
+	    const struct cred *cred)
 {
 	struct shm_segment *s = NULL, *old;
 	int r;
 
-	/* Made before the lock is taken; dropped when the key turns out to exist. */
-	if (key == IPC_PRIVATE || (flags & IPC_CREAT)) {
-		r = segment_new(t, memory, key, size, flags, cred, pid, &s);
-		if (r < 0 && (r != -EINVAL || key == IPC_PRIVATE))
-			return r;
-	}
 	mutex_lock(&t->lock);
 	old = by_key_locked(t, key);
-	if (old) {
+	if (old)
 		r = existing_locked(old, size, flags, cred);
-	} else if (s) {
-		r = insert_locked(t, s);
-		if (r >= 0)
-			s = NULL;
-	} else {
-		r = flags & IPC_CREAT ? -EINVAL : -ENOENT;
-	}
+	else
+		r = key == IPC_PRIVATE || (flags & IPC_CREAT) ? 0 : -ENOENT;
+	mutex_unlock(&t->lock);
+	if (old || r < 0)
+		return r;
+
+	/* Made without the lock; dropped when the key has come meanwhile. */
+	r = segment_new(t, memory, key, size, flags, cred, &s);
+	if (r < 0)
+		return r;
+	mutex_lock(&t->lock);
+	old = by_key_locked(t, key);
+	r = old ? existing_locked(old, size, flags, cred) : insert_locked(t, s);
+	if (r >= 0 && !old)
+		s = NULL;
 	mutex_unlock(&t->lock);
 	shm_put(s);
 	return r;
 }
 
-int shm_find(struct shm_table *t, int id, const struct cred *cred, bool write,
+int shm_find(struct shm_table *t, int id, const struct cred *cred, u32 want,
 	     struct shm_segment **ret)
 {
 	struct shm_segment *s;
@@ -323,24 +355,13 @@ int shm_find(struct shm_table *t, int id, const struct cred *cred, bool write,
 	mutex_lock(&t->lock);
 	s = by_id_locked(t, id);
 	if (s)
-		err = check_perm_locked(s, cred, write ? 6 : 4);
+		err = check_perm_locked(s, cred, want);
 	if (!err) {
 		refs_get(&s->refs);
 		*ret = s;
 	}
 	mutex_unlock(&t->lock);
 	return err;
-}
-
-void shm_touched(struct shm_segment *s, int pid, bool attach)
-{
-	mutex_lock(&s->table->lock);
-	s->lpid = pid;
-	if (attach)
-		s->atime = now();
-	else
-		s->dtime = now();
-	mutex_unlock(&s->table->lock);
 }
 
 /* ---- control ---- */
@@ -354,7 +375,7 @@ int shm_remove(struct shm_table *t, int id, const struct cred *cred)
 	mutex_lock(&t->lock);
 	s = by_id_locked(t, id);
 	if (s)
-		err = check_owner_locked(s, cred);
+		err = check_owner_locked(s, cred, CAP_SYS_ADMIN);
 	if (!err) {
 		s->mode |= MODE_DEST;
 		s->key = IPC_PRIVATE;
@@ -374,7 +395,9 @@ int shm_set(struct shm_table *t, int id, const struct cred *cred, const struct s
 	mutex_lock(&t->lock);
 	s = by_id_locked(t, id);
 	if (s)
-		err = check_owner_locked(s, cred);
+		err = check_owner_locked(s, cred, CAP_SYS_ADMIN);
+	if (!err && (ds->shm_perm.uid == UINT32_MAX || ds->shm_perm.gid == UINT32_MAX))
+		err = -EINVAL;
 	if (!err) {
 		s->uid = ds->shm_perm.uid;
 		s->gid = ds->shm_perm.gid;
@@ -411,10 +434,11 @@ int shm_stat(struct shm_table *t, int id, bool by_index, bool any, const struct 
 	int err = -EINVAL;
 
 	mutex_lock(&t->lock);
-	if (by_index)
-		s = id >= 0 && id < SHM_SEGMENTS_MAX ? t->slots[id] : NULL;
+	/* Linux takes an id for its index, too. */
+	if (by_index && id >= 0 && id % SHM_ID_STEP < SHM_SEGMENTS_MAX)
+		s = t->slots[id % SHM_ID_STEP];
 	else
-		s = by_id_locked(t, id);
+		s = by_index ? NULL : by_id_locked(t, id);
 	if (s)
 		err = any ? 0 : check_perm_locked(s, cred, 4);
 	if (!err) {
@@ -441,11 +465,58 @@ int shm_at(struct shm_table *t, int index, struct shmid_ds *ret, u64 *ret_reside
 	return id;
 }
 
-void shm_set_locked(struct shm_segment *s, bool locked)
+/* What segments that uid has locked add up to. */
+static u64 locked_pages_locked(const struct shm_table *t, u32 uid)
 {
-	mutex_lock(&s->table->lock);
-	s->mode = locked ? s->mode | MODE_LOCKED : s->mode & ~MODE_LOCKED;
-	mutex_unlock(&s->table->lock);
+	u64 pages = 0;
+
+	for (int i = 0; i < SHM_SEGMENTS_MAX; i++) {
+		const struct shm_segment *s = t->slots[i];
+
+		if (s && (s->mode & MODE_LOCKED) && s->locker == uid)
+			pages += pages_of(s);
+	}
+	return pages;
+}
+
+int shm_lock(struct shm_table *t, int id, const struct cred *cred, u64 limit)
+{
+	bool capable = cred_capable(cred, CAP_IPC_LOCK);
+	struct shm_segment *s;
+	int err = -EINVAL;
+
+	mutex_lock(&t->lock);
+	s = by_id_locked(t, id);
+	if (s)
+		err = check_owner_locked(s, cred, CAP_IPC_LOCK);
+	if (!err && !capable && !limit)
+		err = -EPERM;
+	if (!err && !(s->mode & MODE_LOCKED)) {
+		if (!capable && limit != RLIM_INFINITY &&
+		    locked_pages_locked(t, cred->uid) + pages_of(s) > limit >> PAGE_SHIFT) {
+			err = -ENOMEM;
+		} else {
+			s->mode |= MODE_LOCKED;
+			s->locker = cred->uid;
+		}
+	}
+	mutex_unlock(&t->lock);
+	return err;
+}
+
+int shm_unlock(struct shm_table *t, int id, const struct cred *cred)
+{
+	struct shm_segment *s;
+	int err = -EINVAL;
+
+	mutex_lock(&t->lock);
+	s = by_id_locked(t, id);
+	if (s)
+		err = check_owner_locked(s, cred, CAP_IPC_LOCK);
+	if (!err)
+		s->mode &= ~(u32)MODE_LOCKED;
+	mutex_unlock(&t->lock);
+	return err;
 }
 
 int shm_totals(struct shm_table *t, struct shm_info *ret)

@@ -16,7 +16,7 @@ static struct shm_table *table_of(struct kernel *k)
 
 	if (table)
 		return table;
-	table = shm_table_new();
+	table = shm_table_new(k->memory_limit / PAGE_SIZE);
 	if (table == NULL || atomic_compare_exchange_strong(&k->shm, &none, table))
 		return table;
 	shm_table_free(table);
@@ -26,19 +26,10 @@ static struct shm_table *table_of(struct kernel *k)
 s64 sys_shmget(struct task *t, const u64 a[6])
 {
 	struct shm_table *table = table_of(t->kernel);
-	struct shm_info use;
 
 	if (table == NULL)
 		return -ENOMEM;
-	if ((int)a[2] & SHM_HUGETLB)
-		return -ENOMEM; /* no huge pages */
-	/* Segments stay without a process: together they are held to the guest's memory. */
-	shm_totals(table, &use);
-	if (((int)a[2] & IPC_CREAT || (int)a[0] == IPC_PRIVATE) && a[1] <= INT64_MAX &&
-	    use.shm_tot + a[1] / PAGE_SIZE > t->kernel->memory_limit / PAGE_SIZE)
-		return a[1] > t->kernel->memory_limit ? -ENOMEM : -ENOSPC;
-	return shm_get(table, t->kernel->internal_tmpfs, (int)a[0], a[1], (int)a[2], t->cred,
-		       t->tg->tgid);
+	return shm_get(table, t->kernel->internal_tmpfs, (int)a[0], a[1], (int)a[2], t->cred);
 }
 
 static int attach_args(u64 addr, int flags, struct mm_mmap_args *args)
@@ -74,7 +65,10 @@ s64 sys_shmat(struct task *t, const u64 a[6])
 		return -ENOMEM;
 	r = attach_args(a[1], flags, &args);
 	if (r == 0)
-		r = shm_find(table, (int)a[0], t->cred, !(flags & SHM_RDONLY), &s);
+		r = shm_find(table, (int)a[0], t->cred,
+			     flags & SHM_RDONLY ? (flags & SHM_EXEC ? 5 : 4)
+						: (flags & SHM_EXEC ? 7 : 6),
+			     &s);
 	if (r < 0)
 		return r;
 	snprintf(name, sizeof(name), NAME_PREFIX "%08x (deleted)", (u32)shm_key(s));
@@ -82,57 +76,59 @@ s64 sys_shmat(struct task *t, const u64 a[6])
 	args.mappable = shm_mappable(s);
 	args.name = name;
 	task_mm_limits(t, &args.limits);
-	r = mm_mmap(t->mm, &args);
-	if (r >= 0)
-		shm_touched(s, t->tg->tgid, true);
+	if (!(flags & SHM_REMAP) && args.addr + args.len < args.addr)
+		r = -EINVAL;
+	else
+		r = mm_mmap(t->mm, &args);
 	shm_put(s);
 	return r == -EEXIST ? -EINVAL : r;
 }
 
-static bool is_attach(const struct mm_vma_info *v)
+/* By its name and, for a guest may call its files the same, the device of unnamed memory. */
+static bool is_attach(const struct task *t, const struct mm_vma_info *v)
 {
-	return strncmp(v->name, NAME_PREFIX, strlen(NAME_PREFIX)) == 0 && v->shared;
+	const struct superblock *sb = t->kernel->internal_tmpfs;
+
+	return v->shared && strncmp(v->name, NAME_PREFIX, strlen(NAME_PREFIX)) == 0 &&
+	       v->dev_major == sb->dev_major && v->dev_minor == sb->dev_minor;
 }
 
-/* Is v a part of the segment that was attached at start? */
-static bool part_of_attach(const struct mm_vma_info *v, u64 start, const struct mm_vma_info *first)
+/* Is v what is left of a segment that was attached at addr? */
+static bool part_of_attach(const struct task *t, const struct mm_vma_info *v, u64 addr)
 {
-	return is_attach(v) && v->start >= start && v->start - start == v->offset &&
-	       v->ino == first->ino && v->dev_minor == first->dev_minor;
+	return is_attach(t, v) && v->start >= addr && v->start - addr == v->offset;
 }
 
+/*
+ * As Linux: the first part of an attach that begins at addr says of which segment, even if others
+ * lie before it; then all parts as far as that could reach.
+ */
 s64 sys_shmdt(struct task *t, const u64 a[6])
 {
 	struct shm_table *table = table_of(t->kernel);
-	struct mm_vma_info *v, *first;
-	struct shm_segment *s;
-	u64 start = a[0];
+	u64 addr = a[0], at = addr, end = UINT64_MAX, ino = 0;
+	struct mm_vma_info *v;
+	struct shmid_ds ds;
 	s64 r = -EINVAL;
 
-	if (table == NULL || !page_aligned(start))
+	if (table == NULL || !page_aligned(addr))
 		return -EINVAL;
-	v = malloc(2 * sizeof(*v));
+	v = malloc(sizeof(*v));
 	if (v == NULL)
 		return -ENOMEM;
-	first = v + 1;
-	if (!mm_vma_at_or_after(t->mm, start, false, first) || first->start != start ||
-	    !part_of_attach(first, start, first))
-		goto out;
-	r = 0;
-	/* What splits have left of the mapping, as far as it reaches. */
-	*v = *first;
-	while (r == 0 && part_of_attach(v, start, first)) {
-		if (shm_find(table, (int)first->ino, t->cred, false, &s) == 0) {
-			shm_touched(s, t->tg->tgid, false);
-			shm_put(s);
+	for (; mm_vma_at_or_after(t->mm, at, false, v) && v->end <= end; at = v->end) {
+		if (!part_of_attach(t, v, addr) || (r == 0 && v->ino != ino))
+			continue;
+		if (r < 0) {
+			r = shm_stat(table, (int)v->ino, false, true, t->cred, &ds);
+			if (r < 0)
+				break;
+			ino = v->ino;
+			end = addr + page_up_nofail(ds.shm_segsz);
 		}
-		r = mm_munmap(t->mm, v->start, v->end - v->start);
-		if (r == -EPERM)
-			r = 0; /* it is sealed, stays, and Linux says nothing */
-		if (!mm_vma_at_or_after(t->mm, v->end, false, v))
-			break;
+		/* What is sealed stays, and Linux says nothing. */
+		(void)mm_munmap(t->mm, v->start, v->end - v->start);
 	}
-out:
 	free(v);
 	return r;
 }
@@ -145,7 +141,7 @@ bool sys_shm_ends(struct task *t, u64 addr, u64 len)
 	bool ends = false;
 
 	if (v && mm_vma_at_or_after(t->mm, addr, false, v))
-		ends = v->start == addr && v->end - addr == len && is_attach(v) &&
+		ends = v->start == addr && v->end - addr == len && is_attach(t, v) &&
 		       shm_stat(table, (int)v->ino, false, true, t->cred, &ds) >= 0 &&
 		       (ds.shm_perm.mode & SHM_DEST) && ds.shm_nattch == 1;
 	free(v);
@@ -181,10 +177,11 @@ s64 sys_shmctl(struct task *t, const u64 a[6])
 {
 	struct shm_table *table = table_of(t->kernel);
 	int id = (int)a[0], cmd = (int)a[1];
-	struct shm_segment *s;
 	struct shmid_ds ds;
 	int r;
 
+	if (cmd < 0 || id < 0)
+		return -EINVAL;
 	if (table == NULL)
 		return -ENOMEM;
 	switch (cmd) {
@@ -197,16 +194,8 @@ s64 sys_shmctl(struct task *t, const u64 a[6])
 		r = copy_in(t, &ds, ua(a[2]), sizeof(ds));
 		return r < 0 ? r : shm_set(table, id, t->cred, &ds);
 	case IPC_RMID: return shm_remove(table, id, t->cred);
-	case SHM_LOCK:
-	case SHM_UNLOCK:
-		r = shm_find(table, id, t->cred, false, &s);
-		if (r < 0)
-			return r == -EACCES ? -EPERM : r;
-		r = cred_capable(t->cred, CAP_IPC_LOCK) ? 0 : -EPERM;
-		if (r == 0)
-			shm_set_locked(s, cmd == SHM_LOCK);
-		shm_put(s);
-		return r;
+	case SHM_LOCK: return shm_lock(table, id, t->cred, task_rlimit(t, RLIMIT_MEMLOCK));
+	case SHM_UNLOCK: return shm_unlock(table, id, t->cred);
 	default: return -EINVAL;
 	}
 }

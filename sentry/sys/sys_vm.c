@@ -11,28 +11,33 @@
 
 #define VM_BOUNCE (64UL << 10)
 
-/* ptrace(2)'s access check, PTRACE_MODE_ATTACH_REALCREDS. */
-static int may_access_memory(struct task *t, struct task *other)
+/* The address space of another task, with a reference, as Linux's mm_access: -ESRCH without one,
+ * -EACCES by ptrace(2)'s check, PTRACE_MODE_ATTACH_REALCREDS. */
+static int other_mm(struct task *t, struct task *other, struct mm **ret)
 {
 	const struct cred *mine = t->cred, *theirs;
-	bool same, ok;
-	struct mm *mm;
+	struct mm *mm = task_get_mm(other);
+	bool same;
 
-	if (other->tg == t->tg)
+	if (!mm)
+		return -ESRCH;
+	*ret = mm;
+	if (mm == t->mm || other->tg == t->tg)
 		return 0;
 	theirs = task_get_cred(other);
 	same = mine->uid == theirs->uid && mine->uid == theirs->euid && mine->uid == theirs->suid &&
 	       mine->gid == theirs->gid && mine->gid == theirs->egid && mine->gid == theirs->sgid &&
 	       !(theirs->cap_permitted & ~mine->cap_permitted);
 	cred_put(theirs);
-	mm = task_get_mm(other);
-	ok = mm && (cred_capable(mine, CAP_SYS_PTRACE) || (same && mm_dumpable(mm) == 1));
+	if (cred_capable(mine, CAP_SYS_PTRACE) || (same && mm_dumpable(mm) == 1))
+		return 0;
+	*ret = NULL;
 	mm_put(mm);
-	return !mm ? -ESRCH : ok ? 0 : -EPERM;
+	return -EACCES;
 }
 
-/* Segments of the remote process: lengths checked as import_iovec, addresses only when used. */
-static int remote_import(struct task *t, u64 vec, u64 count, struct iovec **ret)
+/* Segments of the remote process: lengths checked, addresses only when used. */
+static int remote_import(struct task *t, u64 vec, u64 count, struct iovec **ret, size_t *ret_total)
 {
 	struct iovec *iov;
 	size_t total = 0;
@@ -55,6 +60,7 @@ static int remote_import(struct task *t, u64 vec, u64 count, struct iovec **ret)
 		total += iov[i].iov_len;
 	}
 	*ret = iov;
+	*ret_total = total;
 	return 0;
 }
 
@@ -65,6 +71,7 @@ struct vm_copy {
 	int seg; /* where the local side stands */
 	size_t seg_off;
 	char *buf;
+	u64 readable_start, readable_end; /* remote */
 };
 
 /* Between buf and the local segments; bytes moved. */
@@ -95,6 +102,27 @@ static size_t local_move(struct vm_copy *c, size_t len, bool to_local)
 	return done;
 }
 
+/*
+ * How much of [addr, addr + len) the remote process may read, by the word of its mappings: the
+ * processor lets it read what is only to be written or executed, but Linux looks at the vma here.
+ */
+static size_t readable(struct vm_copy *c, u64 addr, size_t len)
+{
+	struct mm_vma_info *v;
+	u64 at = addr;
+
+	if (addr >= c->readable_start && addr < c->readable_end)
+		return MIN(len, c->readable_end - addr);
+	v = malloc(sizeof(*v));
+	while (v && at - addr < len && mm_vma_at_or_after(c->remote, at, false, v) &&
+	       v->start <= at && (v->prot & PROT_READ))
+		at = v->end;
+	free(v);
+	c->readable_start = addr;
+	c->readable_end = at;
+	return MIN(len, at - addr);
+}
+
 /* One piece at the remote address; bytes moved, or -EFAULT. */
 static ssize_t vm_piece(struct vm_copy *c, u64 addr, size_t len, bool write)
 {
@@ -104,7 +132,9 @@ static ssize_t vm_piece(struct vm_copy *c, u64 addr, size_t len, bool write)
 		len = local_move(c, len, false);
 		return len ? mm_copy_out_partial(c->remote, ua(addr), c->buf, len) : -EFAULT;
 	}
-	n = mm_copy_in_partial(c->remote, c->buf, ua(addr), len);
+	n = (ssize_t)readable(c, addr, len);
+	if (n > 0)
+		n = mm_copy_in_partial(c->remote, c->buf, ua(addr), (size_t)n);
 	if (n <= 0)
 		return -EFAULT;
 	len = local_move(c, (size_t)n, true);
@@ -138,6 +168,7 @@ static s64 process_vm(struct task *t, const u64 a[6], bool write)
 	struct iovec *remote = NULL;
 	struct task *other = NULL;
 	struct sys_iov local;
+	size_t total = 0;
 	s64 r;
 
 	if (a[5])
@@ -146,19 +177,19 @@ static s64 process_vm(struct task *t, const u64 a[6], bool write)
 	if (r < 0)
 		return r;
 	c.local = &local;
-	r = remote_import(t, a[3], a[4], &remote);
-	if (r < 0 || !local.total)
+	/* What has nothing to move does not look any further. */
+	if (local.total)
+		r = remote_import(t, a[3], a[4], &remote, &total);
+	if (r < 0 || !local.total || !total)
 		goto out;
 	r = -ESRCH;
 	other = task_find(t->kernel, (int)a[0]);
 	if (!other)
 		goto out;
-	r = may_access_memory(t, other);
+	r = other_mm(t, other, &c.remote);
+	if (r == -EACCES)
+		r = -EPERM;
 	if (r < 0)
-		goto out;
-	r = -ESRCH;
-	c.remote = task_get_mm(other);
-	if (!c.remote)
 		goto out;
 	r = -ENOMEM;
 	c.buf = malloc(MIN(VM_BOUNCE, local.total));
@@ -192,34 +223,35 @@ static bool advice_for_others(int advice)
 	       advice == 25 /* MADV_COLLAPSE */;
 }
 
-static s64 advise_all(struct mm *mm, const struct iovec *iov, u64 count, int advice,
+static s64 advise_all(struct mm *mm, const struct sys_iov *iov, int advice,
 		      const struct mm_limits *limits)
 {
 	s64 done = 0;
 
-	for (u64 i = 0; i < count; i++) {
-		int err = mm_madvise(mm, (u64)iov[i].iov_base, iov[i].iov_len, advice, limits);
+	for (int i = 0; i < iov->guest_count && (size_t)done < iov->total; i++) {
+		const struct iovec *s = &iov->guest[i];
+		int err = mm_madvise(mm, (u64)s->iov_base, s->iov_len, advice, limits);
 
 		if (err < 0)
 			return done ? done : err;
-		done += (s64)iov[i].iov_len;
+		done += (s64)s->iov_len;
 	}
 	return done;
 }
 
 s64 sys_process_madvise(struct task *t, const u64 a[6])
 {
+	struct task *other = NULL;
 	struct thread_group *tg;
 	struct mm_limits limits;
-	struct iovec *iov = NULL;
-	struct task *other = NULL;
 	struct mm *mm = NULL;
+	struct sys_iov iov;
 	struct file *f;
 	s64 r;
 
-	if (a[4])
+	if ((u32)a[4])
 		return -EINVAL;
-	r = remote_import(t, a[1], a[2], &iov);
+	r = sys_iov_import(t, ua(a[1]), a[2], &iov);
 	if (r < 0)
 		return r;
 	f = fd_get(t->fds, (int)a[0]);
@@ -227,29 +259,23 @@ s64 sys_process_madvise(struct task *t, const u64 a[6])
 	r = -EBADF;
 	if (!tg)
 		goto out;
-	r = -ESRCH;
 	other = thread_group_any_task(tg);
-	if (!other)
-		goto out;
-	r = -EINVAL;
-	if (tg != t->tg && !advice_for_others((int)a[3]))
-		goto out;
-	r = may_access_memory(t, other);
-	if (!r && tg != t->tg && !cred_capable(t->cred, CAP_SYS_NICE))
-		r = -EPERM;
+	r = other ? other_mm(t, other, &mm) : -ESRCH;
 	if (r < 0)
 		goto out;
-	mm = task_get_mm(other);
-	r = -ESRCH;
-	if (!mm)
+	r = -EINVAL;
+	if (mm != t->mm && !advice_for_others((int)a[3]))
+		goto out;
+	r = -EPERM;
+	if (mm != t->mm && !cred_capable(t->cred, CAP_SYS_NICE))
 		goto out;
 	task_mm_limits(t, &limits);
-	r = advise_all(mm, iov, a[2], (int)a[3], &limits);
+	r = advise_all(mm, &iov, (int)a[3], &limits);
 out:
 	mm_put(mm);
 	task_put(other);
 	file_put(f);
-	free(iov);
+	sys_iov_free(&iov);
 	return r;
 }
 

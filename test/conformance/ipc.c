@@ -2,6 +2,7 @@
 #include "conf.h"
 #include <linux/memfd.h>
 #include <sys/ipc.h>
+#include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/uio.h>
 
@@ -173,6 +174,196 @@ CASE(shm_detach_after_partial_unmap)
 	CHECK_ERR(msync(p + 2 * PG, PG, MS_ASYNC), ENOMEM);
 	OK(shmctl(id, IPC_RMID, NULL));
 }
+CASE(shm_detach_of_what_is_left)
+{
+	int id = segment(3 * PG), other = segment(PG);
+	char *p = OK(shmat(id, NULL, 0));
+	struct shmid_ds ds;
+
+	/* Without its beginning. */
+	OK(munmap(p, PG));
+	CHECK_ERR(shmdt(p + PG), EINVAL);
+	OK(shmdt(p));
+	CHECK_ERR(msync(p + 2 * PG, PG, MS_ASYNC), ENOMEM);
+	/* With others in its middle: these stay. */
+	p = OK(shmat(id, NULL, 0));
+	OK(mmap(p + PG, PG, PROT_READ, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	OK(shmat(other, p, SHM_REMAP));
+	OK(shmdt(p));
+	CHECK_ERR(msync(p, PG, MS_ASYNC), ENOMEM);
+	OK(msync(p + PG, PG, MS_ASYNC));
+	OK(shmctl(other, IPC_STAT, &ds));
+	CHECK_EQ(ds.shm_nattch, 0);
+	OK(shmdt(p));
+	CHECK_ERR(msync(p + 2 * PG, PG, MS_ASYNC), ENOMEM);
+	OK(shmctl(id, IPC_STAT, &ds));
+	CHECK_EQ(ds.shm_nattch, 0);
+	CHECK_ERR(shmdt(p), EINVAL);
+	OK(munmap(p, 3 * PG));
+	OK(shmctl(id, IPC_RMID, NULL));
+	OK(shmctl(other, IPC_RMID, NULL));
+}
+CASE(shm_detach_spares_files)
+{
+	int fd;
+	char *p;
+
+	if (geteuid() != 0)
+		SKIP("needs root for chroot");
+	OK(chroot(conf_tmpdir()));
+	fd = OK(open("/SYSV00000000", O_RDWR | O_CREAT, 0600));
+	OK(ftruncate(fd, PG));
+	p = OK(mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+	CHECK_ERR(shmdt(p), EINVAL);
+	OK(msync(p, PG, MS_SYNC));
+	OK(unlink("/SYSV00000000"));
+}
+CASE(shm_last_process)
+{
+	int id = segment(PG);
+	char *p = OK(shmat(id, NULL, 0));
+	struct shmid_ds ds;
+	pid_t pid;
+	int go[2];
+	char c;
+
+	OK(shmctl(id, IPC_STAT, &ds));
+	CHECK_EQ(ds.shm_lpid, getpid());
+	CHECK(ds.shm_atime && !ds.shm_dtime);
+	OK(pipe(go));
+	pid = OK(fork());
+	if (!pid)
+		_exit(read(go[0], &c, 1) == 1 ? 0 : 1);
+	OK(shmctl(id, IPC_STAT, &ds));
+	CHECK_EQ(ds.shm_lpid, getpid());
+	CHECK_EQ(write(go[1], "x", 1), 1);
+	conf_join(pid);
+	/* Its exit is a detach. */
+	OK(shmctl(id, IPC_STAT, &ds));
+	CHECK_EQ(ds.shm_lpid, pid);
+	CHECK(ds.shm_dtime);
+	OK(munmap(p, PG));
+	OK(shmctl(id, IPC_STAT, &ds));
+	CHECK_EQ(ds.shm_lpid, getpid());
+	OK(shmctl(id, IPC_RMID, NULL));
+}
+CASE(shm_get_arguments)
+{
+	key_t key = 0x4d540000 | (getpid() & 0xffff);
+	const int huge = SHM_HUGETLB | 0600, odd = 5 << 26 /* pages of 32 bytes */;
+	unsigned long size = conf_bytes(conf_row("/proc/meminfo", "MemTotal:")) / 3 * 2;
+	int id;
+
+	CHECK_ERR(shmget(IPC_PRIVATE, 0, 0600), EINVAL);
+	CHECK_ERR(shmget(IPC_PRIVATE, -1UL, 0600), EINVAL);
+	CHECK_ERR(shmget(IPC_PRIVATE, 1UL << 63, 0600), EINVAL);
+	CHECK_ERR(shmget(IPC_PRIVATE, INT64_MAX, 0600), ENOMEM);
+	CHECK_ERR(shmget(key, PG, huge), ENOENT);
+	CHECK_ERR(shmget(key, PG, huge | IPC_CREAT | odd), EINVAL);
+	/* What exists needs no room again, nor huge pages. */
+	id = OK(shmget(key, size, IPC_CREAT | SHM_NORESERVE | 0600));
+	CHECK_EQ(shmget(key, size, IPC_CREAT | 0600), id);
+	CHECK_EQ(shmget(key, PG, IPC_CREAT | odd | huge), id);
+	CHECK_ERR(shmget(key, -1UL, IPC_CREAT | IPC_EXCL), EEXIST);
+	CHECK_ERR(shmget(key, -1UL, IPC_CREAT), EINVAL);
+	OK(shmctl(id, IPC_RMID, NULL));
+}
+CASE(shm_attach_arguments)
+{
+	int id = segment(3 * PG);
+	char *p = OK(shmat(id, NULL, 0));
+
+	CHECK_ERR((long)shmat(id, NULL, SHM_REMAP), EINVAL);
+	CHECK_ERR((long)shmat(id, (void *)1, SHM_REMAP | SHM_RND), EINVAL);
+	CHECK_ERR((long)shmat(id, p, 0), EINVAL);
+	CHECK_ERR((long)shmat(id, p - 2 * PG, 0), EINVAL);
+	CHECK_EQ((long)shmat(id, p + 1, SHM_RND | SHM_REMAP), (long)p);
+	/* Over the end of all addresses, and of the user's. */
+	CHECK_ERR((long)shmat(id, (void *)-PG, 0), EINVAL);
+	CHECK_ERR((long)shmat(id, (void *)-PG, SHM_REMAP), ENOMEM);
+	CHECK_ERR((long)shmat(id, (void *)0x7ffffffff000UL, 0), ENOMEM);
+	OK(shmdt(p));
+	OK(shmctl(id, IPC_RMID, NULL));
+}
+CASE(shm_control_arguments)
+{
+	int gone = segment(PG), id;
+	struct shmid_ds ds;
+
+	/* The next one in that slot has another sequence number. */
+	OK(shmctl(gone, IPC_RMID, NULL));
+	id = segment(PG);
+	CHECK(id != gone);
+	CHECK_EQ(shmctl(id & 0x7fff, SHM_STAT, &ds), id);
+	CHECK_EQ(shmctl(id, SHM_STAT, &ds), id);
+	CHECK_ERR(shmctl(0x7fff, SHM_STAT, &ds), EINVAL);
+	CHECK_ERR(shmctl(-1, SHM_STAT, &ds), EINVAL);
+	CHECK_ERR(shmctl(-1, IPC_INFO, &ds), EINVAL);
+	CHECK_ERR(shmctl(-1, SHM_INFO, &ds), EINVAL);
+	CHECK_ERR(shmctl(-1, IPC_SET, (void *)1), EINVAL);
+	CHECK_ERR(shmctl(gone, IPC_SET, (void *)1), EFAULT);
+	OK(shmctl(id, IPC_STAT, &ds));
+	ds.shm_perm.uid = (uid_t)-1;
+	CHECK_ERR(shmctl(id, IPC_SET, &ds), EINVAL);
+	ds.shm_perm.uid = geteuid();
+	ds.shm_perm.mode = 07640;
+	OK(shmctl(id, IPC_SET, &ds));
+	OK(shmctl(id, IPC_STAT, &ds));
+	CHECK_EQ(ds.shm_perm.mode, 0640);
+	OK(shmctl(id, IPC_RMID, NULL));
+}
+static void become(uid_t uid)
+{
+	OK(setresgid(uid, uid, uid));
+	OK(setresuid(uid, uid, uid));
+}
+static void attach_as_other(void *arg)
+{
+	int id = *(int *)arg;
+
+	become(65534);
+	CHECK((long)shmat(id, NULL, 0) != -1);
+	CHECK_ERR((long)shmat(id, NULL, SHM_EXEC), EACCES);
+	CHECK_ERR((long)shmat(id, NULL, SHM_EXEC | SHM_RDONLY), EACCES);
+	CHECK_ERR(shmctl(id, SHM_LOCK, NULL), EPERM);
+	CHECK_ERR(shmctl(id, IPC_RMID, NULL), EPERM);
+}
+static void lock_as_owner(void *arg)
+{
+	struct rlimit limit = { 2 * PG, 2 * PG };
+	struct shmid_ds ds;
+	int id, more;
+
+	become(65533);
+	id = OK(shmget(IPC_PRIVATE, 2 * PG, 0));
+	more = OK(shmget(IPC_PRIVATE, 1, 0600));
+	CHECK_ERR((long)shmat(id, NULL, SHM_RDONLY), EACCES);
+	OK(setrlimit(RLIMIT_MEMLOCK, &limit));
+	OK(shmctl(id, SHM_LOCK, NULL));
+	OK(shmctl(id, SHM_LOCK, NULL));
+	CHECK_ERR(shmctl(more, SHM_LOCK, NULL), ENOMEM);
+	OK(shmctl(id, SHM_UNLOCK, NULL));
+	OK(shmctl(more, SHM_LOCK, NULL));
+	OK(shmctl(more, IPC_STAT, &ds));
+	CHECK_EQ(ds.shm_perm.mode, 0600 | SHM_LOCKED);
+	limit.rlim_cur = 0;
+	OK(setrlimit(RLIMIT_MEMLOCK, &limit));
+	CHECK_ERR(shmctl(id, SHM_LOCK, NULL), EPERM);
+	OK(shmctl(more, SHM_UNLOCK, NULL));
+	OK(shmctl(more, IPC_RMID, NULL));
+	OK(shmctl(id, IPC_RMID, NULL));
+}
+CASE(shm_of_others)
+{
+	int id;
+
+	if (geteuid() != 0)
+		SKIP("needs root to become another user");
+	id = OK(shmget(IPC_PRIVATE, PG, 0666));
+	conf_join(conf_fork(attach_as_other, &id));
+	conf_join(conf_fork(lock_as_owner, NULL));
+	OK(shmctl(id, IPC_RMID, NULL));
+}
 
 /* ---- other processes' memory ---- */
 
@@ -242,6 +433,74 @@ CASE(process_vm_needs_permission)
 		_exit(errno == EPERM ? 0 : 2);
 	}
 	conf_join(pid);
+}
+CASE(process_vm_without_anything_to_move)
+{
+	struct iovec local = { remote_text, 0 }, remote = { (void *)1, 0 },
+		     some = { remote_text, 1 };
+	const struct iovec *bad = (void *)1;
+	const pid_t nobody = 0x7ffffff0;
+
+	/* The remote side is not looked at, ... */
+	CHECK_EQ(process_vm_readv(nobody, &local, 1, bad, 1, 0), 0);
+	CHECK_EQ(process_vm_readv(nobody, NULL, 0, bad, 2000, 0), 0);
+	/* ... nor the process. */
+	CHECK_EQ(process_vm_readv(nobody, &some, 1, &remote, 1, 0), 0);
+	CHECK_EQ(process_vm_readv(nobody, &some, 1, NULL, 0, 0), 0);
+	CHECK_ERR(process_vm_readv(nobody, &some, 1, bad, 1, 0), EFAULT);
+	local.iov_base = (void *)-PG;
+	CHECK_ERR(process_vm_readv(nobody, &local, 1, bad, 1, 0), EFAULT);
+}
+CASE(process_vm_reads_what_may_be_read)
+{
+	char *p = mmap(NULL, 3 * PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char buf[3 * PG];
+	struct iovec local = { buf, sizeof(buf) }, remote = { p, 3 * PG };
+
+	memset(p, 'a', 3 * PG);
+	OK(mprotect(p + PG, PG, PROT_READ)); /* another vma, and more than one */
+	CHECK_EQ(process_vm_readv(getpid(), &local, 1, &remote, 1, 0), 3 * PG);
+	CHECK_EQ(buf[3 * PG - 1], 'a');
+	OK(mprotect(p + PG, PG, PROT_WRITE));
+	CHECK_EQ(process_vm_readv(getpid(), &local, 1, &remote, 1, 0), PG);
+	remote = (struct iovec){ p + PG, 1 };
+	CHECK_ERR(process_vm_readv(getpid(), &local, 1, &remote, 1, 0), EFAULT);
+	CHECK_EQ(process_vm_writev(getpid(), &local, 1, &remote, 1, 0), 1);
+	OK(mprotect(p + PG, PG, PROT_EXEC));
+	CHECK_ERR(process_vm_readv(getpid(), &local, 1, &remote, 1, 0), EFAULT);
+}
+
+static long advise(int pidfd, void *addr, size_t len, size_t count, int advice)
+{
+	struct iovec v[2] = { { addr, len }, { addr, len } };
+
+	return syscall(SYS_process_madvise, pidfd, v, count, advice, 0);
+}
+static void advise_parent(void *arg)
+{
+	const int *pidfd = arg;
+
+	become(65534);
+	CHECK_ERR(advise(*pidfd, remote_text, 0, 1, MADV_COLD), EACCES);
+	CHECK_ERR(advise(*pidfd, remote_text, 0, 1, MADV_DONTNEED), EACCES);
+}
+CASE(process_madvise_arguments)
+{
+	int self = (int)OK(syscall(SYS_pidfd_open, getpid(), 0));
+	char *p = mmap(NULL, PG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK_EQ(advise(self, p, PG, 1, MADV_COLD), PG);
+	CHECK_EQ(advise(self, p, PG, 2, MADV_COLD), 2 * PG);
+	CHECK_ERR(advise(self, p + 1, PG, 1, MADV_COLD), EINVAL);
+	CHECK_ERR(advise(self, p, PG, 1, 999), EINVAL);
+	CHECK_ERR(advise(self, (void *)-PG, PG, 1, MADV_COLD), EFAULT);
+	CHECK_ERR(advise(self, p, PG, 2000, MADV_COLD), EINVAL);
+	CHECK_ERR(advise(-1, p, PG, 1, MADV_COLD), EBADF);
+	CHECK_ERR(advise(-1, (void *)-PG, PG, 1, MADV_COLD), EFAULT);
+	/* Nothing to advise on: not even the advice is looked at. */
+	CHECK_EQ(advise(self, p + 1, 0, 2, 999), 0);
+	if (geteuid() == 0)
+		conf_join(conf_fork(advise_parent, &self));
 }
 
 /* ---- memfd ---- */
