@@ -281,10 +281,6 @@ static struct pgalloc_opts placement(struct mm *mm, const struct vma *v, u64 sta
 		opts.hint = after->offset;
 	} else {
 		opts.alone = true;
-		if (mm->copy_next) {
-			opts.dir = PGALLOC_UP;
-			opts.hint = mm->copy_next;
-		}
 	}
 	return opts;
 }
@@ -300,10 +296,22 @@ int backing_allocate_copy(struct mm *mm, const struct vma *v, const struct pma *
 			  struct mem_range *ret)
 {
 	struct pgalloc_opts opts = placement(mm, v, src->start, src->end);
-	int err = pgalloc_allocate_copy(pgalloc_of(src->file), pma_range(src),
-					src->owned && src->cow, mm->memory, &opts, ret);
+	int err;
 
-	return err < 0 ? -ENOMEM : 0;
+	/* Small copies lie close together: they are many, and may go at one time, too. */
+	if (src->end - src->start <= ALLOCATE_ALL)
+		opts.room = 0;
+	if (opts.alone) {
+		opts.dir = PGALLOC_UP;
+		opts.hint = mm->copy_next;
+	}
+	err = pgalloc_allocate_copy(pgalloc_of(src->file), pma_range(src), src->owned && src->cow,
+				    mm->memory, &opts, ret);
+	if (err < 0)
+		return -ENOMEM;
+	if (opts.alone)
+		mm->copy_next = ret->end;
+	return 0;
 }
 
 /* A loader's own memory, .bss and thread data are a few small mappings, written at once. */

@@ -8,6 +8,9 @@
 /* A lone write copies little; writes that follow on copy more and more at a time. */
 #define COW_WINDOW_MIN (16UL << 10)
 #define COW_WINDOW_MAX HUGE_PAGE_SIZE
+/* Who writes page by page through much more is served best by windows that nothing cuts: what these
+ * copy is not noted (hot.h). */
+#define NOTE_MAX (4 * COW_WINDOW_MIN)
 /*
  * Pages of a private file mapping follow the file until they are written, so
  * copying more than is written shows. It is done only for images of programs,
@@ -52,15 +55,18 @@ static void choose_window(struct mm *mm, const struct vma *v, const struct pma *
 {
 	bool follows = follows_on(mm, p, page), file = !p->owned;
 	u64 size = !file ? COW_WINDOW_MIN : backing_is_image(mm, v) ? IMAGE_WINDOW : PAGE_SIZE;
-	u64 start = page & ~(size - 1);
+	u64 start = page & ~(size - 1), end;
 
 	if (follows && !file) {
 		size = MIN(mm->cow_window * 2, COW_WINDOW_MAX);
 		start = page;
 	}
 	mm->cow_window = size;
+	end = start + size;
+	if (p->owned && size <= NOTE_MAX)
+		hot_window(mm->hot_set, page, mm->hot_child, &start, &end);
 	*ret_start = MAX(start, MAX(p->start, v->start));
-	*ret_end = MIN(start + size, MIN(p->end, v->end));
+	*ret_end = MIN(end, MIN(p->end, v->end));
 	mm->cow_next = *ret_end;
 	ASSERT(*ret_start <= page && page < *ret_end);
 }
@@ -120,16 +126,10 @@ static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end,
 	return 0;
 }
 
-/* Who writes page by page through much more is served best by windows that nothing cuts. */
-#define NOTE_MAX (4 * COW_WINDOW_MIN)
-
-static void note_hot(struct mm *mm, const struct vma *v, u64 start, u64 end)
+static void note_hot(struct mm *mm, u64 start, u64 end)
 {
-	if (end - start > NOTE_MAX)
-		return;
-	for (u64 at = start & ~(COW_WINDOW_MIN - 1); at < end; at += COW_WINDOW_MIN)
-		hot_note(mm->hot_set, MAX(at, v->start), MIN(at + COW_WINDOW_MIN, v->end),
-			 mm->hot_child, mm->home != NULL);
+	if (end - start <= NOTE_MAX)
+		hot_note(mm->hot_set, start, end, mm->hot_child, mm->home != NULL);
 }
 
 int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_now)
@@ -141,12 +141,12 @@ int cow_break(struct mm *mm, struct vma *v, struct pma *p, u64 page, bool map_no
 	if (pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
 		return -ENOMEM;
 	if (p->owned && pgalloc_exclusive(pgalloc_of(p->file), pma_range(p))) {
-		note_hot(mm, v, page, page + PAGE_SIZE);
+		note_hot(mm, page, page + PAGE_SIZE);
 		return take_over(mm, v, p, map_now);
 	}
 	choose_window(mm, v, p, page, &start, &end);
 	if (p->owned)
-		note_hot(mm, v, start, end);
+		note_hot(mm, start, end);
 	if (p->owned && pgalloc_exclusive(pgalloc_of(p->file), pma_subrange(p, start, end)))
 		return take_over(mm, v, pma_set_isolate(&mm->pmas, p, start, end), map_now);
 	err = copy(mm, v, p, start, end, map_now);

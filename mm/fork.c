@@ -231,7 +231,6 @@ static int give_copy(struct mm *child, struct legacy *legacy, const struct vma *
 		err = backing_allocate_copy(child, v, value, &dst);
 		if (err < 0)
 			return err;
-		child->copy_next = dst.end;
 		value->file = child->memfile;
 		value->offset = dst.start;
 		value->cow = false;
@@ -582,7 +581,6 @@ static int fork_mm(struct mm *parent, struct platform_as *fresh, struct platform
 		take_hot(parent, child);
 		hold_hot(parent);
 		err = share_pmas(parent, child, legacy);
-		child->copy_next = 0;
 		if (err == 0) {
 			fork_watch_begin(parent, child);
 			legacy_begin(parent, child);

@@ -13,17 +13,21 @@
 #define MANY_FORKS 3
 /* Pieces are found by the granule that they begin in. */
 #define GRANULE_SHIFT 14
+#define GRANULE_PAGES (1U << (GRANULE_SHIFT - PAGE_SHIFT))
+#define RUNS_MAX (GRANULE_PAGES / 2) /* of pages in a granule */
 #define SLOTS_MIN 64
 #define SLOTS_MAX (4 * HOT_MANY) /* half of them are used at most */
 
 struct piece {
-	u64 start, end; /* end 0: the slot is free */
-	u32 serial;	/* rises from note to note */
-	u32 child;	/* that it was noted for; 0: none */
-	u16 forks;	/* since it was noted, or became hot */
-	u16 span;	/* forks that it is hot for; 0: it never was */
-	bool hot;	/* noted after two forks */
-	bool away;	/* noted since the last fork, by a parent that was away */
+	u64 granule; /* address >> GRANULE_SHIFT */
+	u8 pages;    /* that were written; 0: the slot is free */
+	bool exact;  /* without what was copied only because it lies before one of them */
+	u32 serial;  /* rises from note to note */
+	u32 child;   /* that it was noted for; 0: none */
+	u16 forks;   /* since it was noted, or became hot */
+	u16 span;    /* forks that it is hot for; 0: it never was */
+	bool hot;    /* noted after two forks */
+	bool away;   /* noted since the last fork, by a parent that was away */
 };
 
 struct hot_set {
@@ -71,15 +75,32 @@ static u32 hash_of(u64 granule)
 	return (u32)(granule * 0x9e3779b97f4a7c15UL >> 32);
 }
 
-/* The piece of addr's granule, or the free slot where it would be. There are slots, one free. */
-static struct piece *slot_of(const struct hot_set *h, u64 addr)
+/* The piece of a granule, or the free slot where it would be. There are slots, one free. */
+static struct piece *slot_of(const struct hot_set *h, u64 granule)
 {
-	u64 granule = addr >> GRANULE_SHIFT, mask = h->slot_count - 1;
-	u64 i = hash_of(granule) & mask;
+	u64 mask = h->slot_count - 1, i = hash_of(granule) & mask;
 
-	while (h->slots[i].end && h->slots[i].start >> GRANULE_SHIFT != granule)
+	while (h->slots[i].pages && h->slots[i].granule != granule)
 		i = (i + 1) & mask;
 	return &h->slots[i];
+}
+
+/* NULL: there is none. */
+static struct piece *piece_at(const struct hot_set *h, u64 addr)
+{
+	struct piece *p = h->slot_count ? slot_of(h, addr >> GRANULE_SHIFT) : NULL;
+
+	return p && p->pages ? p : NULL;
+}
+
+/* The pages of [start, end) within a granule; the range may reach beyond. */
+static u8 pages_in(u64 granule, u64 start, u64 end)
+{
+	u64 base = granule << GRANULE_SHIFT;
+	u64 from = start > base ? (start - base) >> PAGE_SHIFT : 0;
+	u64 to = MIN((end - base) >> PAGE_SHIFT, GRANULE_PAGES);
+
+	return (u8)((1U << to) - (1U << from));
 }
 
 /* Moves all that `stays` (NULL: everything) to a table of `count` slots. False: no memory, and
@@ -95,9 +116,9 @@ static bool rebuild(struct hot_set *h, u32 count, bool (*stays)(const struct pie
 	h->slot_count = count;
 	h->count = 0;
 	for (u32 i = 0; i < old_count; i++) {
-		if (!old[i].end || (stays && !stays(&old[i])))
+		if (!old[i].pages || (stays && !stays(&old[i])))
 			continue;
-		*slot_of(h, old[i].start) = old[i];
+		*slot_of(h, old[i].granule) = old[i];
 		h->count++;
 	}
 	free(old);
@@ -144,15 +165,23 @@ static void heat(struct piece *p)
 	p->hot = true;
 }
 
-/* p, which was noted before, is noted again. */
-static void confirm(struct hot_set *h, struct piece *p, u32 child, bool away)
+/* p was noted for an earlier fork, or for another child. */
+static bool noted_before(const struct piece *p, u32 child)
 {
-	bool sibling = child && p->child && child != p->child;
+	return p->hot || p->forks || (child && p->child && child != p->child);
+}
 
+/* p, which was noted, is noted again. */
+static void confirm(struct hot_set *h, struct piece *p, u8 pages, u32 child, bool away)
+{
+	bool before = noted_before(p, child) && (p->forks || !away);
+
+	p->pages = before && !p->exact ? pages : p->pages | pages;
+	p->exact |= before;
 	/* A child has written it, too. */
 	if (!away && !p->forks)
 		p->away = false;
-	if (p->hot || (!p->forks && (away || !sibling)))
+	if (p->hot || !before)
 		return;
 	p->serial = h->serial++;
 	p->away = away;
@@ -161,26 +190,50 @@ static void confirm(struct hot_set *h, struct piece *p, u32 child, bool away)
 		heat(p);
 }
 
+static void note(struct hot_set *h, u64 granule, u8 pages, u32 child, bool away)
+{
+	struct piece *p = h->slot_count ? slot_of(h, granule) : NULL;
+
+	if (p && p->pages)
+		confirm(h, p, pages, child, away);
+	else if (make_room(h)) {
+		*slot_of(h, granule) = (struct piece){ .granule = granule,
+						       .pages = pages,
+						       .serial = h->serial++,
+						       .child = child,
+						       .away = away };
+		h->count++;
+	}
+}
+
 void hot_note(struct hot_set *h, u64 start, u64 end, u32 child, bool away)
 {
-	struct piece *p;
-
 	if (!h)
 		return;
 	MUTEX_GUARD(&h->lock);
-	p = h->slot_count ? slot_of(h, start) : NULL;
-	if (p && p->end) {
-		p->start = MIN(p->start, start);
-		p->end = MAX(p->end, end);
-		confirm(h, p, child, away);
-		return;
-	}
-	if (!make_room(h))
-		return;
-	*slot_of(h, start) = (struct piece){
-		.start = start, .end = end, .serial = h->serial++, .child = child, .away = away
-	};
-	h->count++;
+	for (u64 g = start >> GRANULE_SHIFT; g << GRANULE_SHIFT < end; g++)
+		note(h, g, pages_in(g, start, end), child, away);
+}
+
+bool hot_window(struct hot_set *h, u64 page, u32 child, u64 *ret_start, u64 *ret_end)
+{
+	struct piece *p;
+	u8 bit;
+
+	if (!h)
+		return false;
+	MUTEX_GUARD(&h->lock);
+	p = piece_at(h, page);
+	if (!p || !noted_before(p, child))
+		return false;
+	*ret_start = page;
+	*ret_end = (p->granule + 1) << GRANULE_SHIFT;
+	bit = pages_in(p->granule, page, page + PAGE_SIZE);
+	if (!p->exact || !(p->pages & bit))
+		return true;
+	for (u8 b = bit >> 1; b & p->pages; b >>= 1)
+		*ret_start -= PAGE_SIZE;
+	return true;
 }
 
 bool hot_knows(struct hot_set *h, u64 start, u64 end)
@@ -188,10 +241,8 @@ bool hot_knows(struct hot_set *h, u64 start, u64 end)
 	if (!h)
 		return false;
 	MUTEX_GUARD(&h->lock);
-	if (!h->slot_count)
-		return false;
-	for (; start < end; start = ((start >> GRANULE_SHIFT) + 1) << GRANULE_SHIFT)
-		if (slot_of(h, start)->end)
+	for (u64 at = start; at < end; at = ((at >> GRANULE_SHIFT) + 1) << GRANULE_SHIFT)
+		if (piece_at(h, at))
 			return true;
 	return false;
 }
@@ -217,7 +268,7 @@ bool hot_children_stay(struct hot_set *h)
 /* Up to twice its span, by its place: not all are to be tried without at one fork. */
 static u32 span_of(const struct piece *p)
 {
-	return p->span + p->span * (hash_of(p->start >> GRANULE_SHIFT) >> 16 & 0xff) / 256;
+	return p->span + p->span * (hash_of(p->granule) >> 16 & 0xff) / 256;
 }
 
 /* Another fork. */
@@ -282,7 +333,7 @@ static void next_fork(struct hot_set *h, bool spared)
 	for (u32 i = 0; i < h->slot_count; i++) {
 		struct piece *p = &h->slots[i];
 
-		if (!p->end)
+		if (!p->pages)
 			continue;
 		if (!settle_away(p, spared))
 			p->forks = NOTED_FORKS;
@@ -291,6 +342,22 @@ static void next_fork(struct hot_set *h, bool spared)
 	/* Without memory it counts again. */
 	if (forget)
 		rebuild(h, h->slot_count, still_counts);
+}
+
+static int add_runs(const struct piece *p, struct hot_piece *ret)
+{
+	int count = 0;
+
+	for (u32 i = 0, n; i < GRANULE_PAGES; i += n) {
+		u64 at = (p->granule << GRANULE_SHIFT) + i * PAGE_SIZE;
+
+		for (n = 1;
+		     i + n < GRANULE_PAGES && (p->pages >> (i + n) & 1) == (p->pages >> i & 1);)
+			n++;
+		if (p->pages >> i & 1)
+			ret[count++] = (struct hot_piece){ at, at + n * PAGE_SIZE, p->serial };
+	}
+	return count;
 }
 
 int hot_take(struct hot_set *h, bool spared, u32 *ret_child, struct hot_piece **ret)
@@ -306,14 +373,14 @@ int hot_take(struct hot_set *h, bool spared, u32 *ret_child, struct hot_piece **
 	h->full = false;
 	*ret_child = ++h->forks;
 	next_fork(h, spared && !h->many);
-	pieces = h->count ? malloc(h->count * sizeof(*pieces)) : NULL;
+	pieces = h->count ? malloc(h->count * RUNS_MAX * sizeof(*pieces)) : NULL;
 	for (u32 i = 0; i < h->slot_count; i++) {
 		struct piece *p = &h->slots[i];
 
-		if (!p->end)
+		if (!p->pages)
 			continue;
 		if (p->hot && pieces)
-			pieces[count++] = (struct hot_piece){ p->start, p->end, p->serial };
+			count += add_runs(p, &pieces[count]);
 		age(p);
 	}
 	max = h->many ? HOT_MANY : HOT_FEW;

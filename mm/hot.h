@@ -19,7 +19,8 @@
 
 #include "base/types.h"
 
-/* Pieces that a fork copies; and where children were seen to use their memory. */
+/* Pieces (of 16 KiB or less, found separately) that a fork copies; and where children were seen to
+ * use their memory. */
 #define HOT_FEW 128
 #define HOT_MANY 2048
 
@@ -35,9 +36,16 @@ struct hot_set *hot_new(void);
 struct hot_set *hot_get(struct hot_set *h);
 void hot_put(struct hot_set *h);
 
-/* [start, end), within 16 KiB aligned to that, was copied on a write, of that child of hot_take; or
- * 0. Two children count as two forks. h may be NULL, here and below. */
+/* [start, end) was copied on a write, of that child of hot_take; or 0. Two children count as two
+ * forks. h may be NULL, here and below. */
 void hot_note(struct hot_set *h, u64 start, u64 end, u32 child, bool away);
+
+/*
+ * A page that is to be written has been noted before: then what lies before it is copied with it
+ * only as far as it was written, too. Most write from low to high addresses, so the next fork
+ * copies little that is not. False: it was not noted.
+ */
+bool hot_window(struct hot_set *h, u64 page, u32 child, u64 *ret_start, u64 *ret_end);
 
 /* Some of [start, end) is hot, or may become so. */
 bool hot_knows(struct hot_set *h, u64 start, u64 end);

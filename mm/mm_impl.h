@@ -119,7 +119,7 @@ struct mm {
 	struct home *home;	    /* home.c; protected by active_lock */
 	struct home_watch *away;    /* of the one whose memory it shares since fork; a reference */
 	struct fork_watch *watched; /* by its parent, as long as it has memory; a reference */
-	u64 copy_next; /* in the memory file, behind the last copy that a fork made for this one */
+	u64 copy_next; /* in the memory file, behind the last copy that lies alone */
 	bool loose; /* there may be mappings that no pma tells of: unmapped by the guest, or not */
 	u64 spurious_addr; /* last fault that found its page mapped, and how often */
 	u32 spurious_count;
