@@ -314,6 +314,21 @@ int backing_allocate_copy(struct mm *mm, const struct vma *v, const struct pma *
 	return 0;
 }
 
+/* Of what is left, huge pages get no more than this part. */
+#define LARGE_SHARE 8
+
+int backing_copy_large(struct mm *mm, const struct pma *src, struct mem_range *ret)
+{
+	struct pgalloc *large = pgalloc_large(mm->memory);
+	u64 len = src->end - src->start;
+
+	if (!large || len != PGALLOC_LARGE_UNIT || src->start & (PGALLOC_LARGE_UNIT - 1) ||
+	    len > pgalloc_room(mm->memory) / LARGE_SHARE)
+		return -ENODATA;
+	return pgalloc_copy_large(pgalloc_of(src->file), pma_range(src), src->owned && src->cow,
+				  large, mm->acct_id, ret);
+}
+
 /* A loader's own memory, .bss and thread data are a few small mappings, written at once. */
 #define EARLY_MAPPINGS 12
 #define EARLY_MAX (64UL << 10)

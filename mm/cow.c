@@ -63,6 +63,9 @@ static void choose_window(struct mm *mm, const struct vma *v, const struct pma *
 	}
 	mm->cow_window = size;
 	end = start + size;
+	/* Whole huge pages from then on. */
+	if (size == COW_WINDOW_MAX)
+		end &= ~(COW_WINDOW_MAX - 1);
 	if (p->owned && size <= NOTE_MAX)
 		hot_window(mm->hot_set, page, mm->hot_child, &start, &end);
 	*ret_start = MAX(start, MAX(p->start, v->start));
@@ -88,6 +91,7 @@ static int take_over(struct mm *mm, struct vma *v, struct pma *p, bool map_now)
 /* VARIANT=-DMINISENTRY_SLOW_COW copies twice: what `minisentry bench --compare` has to notice. */
 static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end, bool map_now)
 {
+	struct memfile *file = mm->memfile;
 	struct pma part = *p, value;
 	struct mem_range dst;
 	bool owned = p->owned;
@@ -97,11 +101,16 @@ static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end,
 	part.end = end;
 	part.offset = pma_subrange(p, start, end).start;
 	ASSERT(p->host_map != PMA_MAP_WRITE);
-	err = backing_allocate_copy(mm, v, &part, &dst);
+	err = backing_copy_large(mm, &part, &dst);
+	if (err == 0)
+		file = pgalloc_file(pgalloc_large(mm->memory));
+	else
+		err = backing_allocate_copy(mm, v, &part, &dst);
 	if (err < 0)
 		return err;
 #ifdef MINISENTRY_SLOW_COW
-	memfile_put(mm->memfile, dst);
+	memfile_put(file, dst);
+	file = mm->memfile;
 	err = backing_allocate_copy(mm, v, &part, &dst);
 	if (err < 0)
 		return err;
@@ -109,13 +118,13 @@ static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end,
 	value = (struct pma){
 		.start = start,
 		.end = end,
-		.file = mm->memfile,
+		.file = file,
 		.offset = dst.start,
 		.owned = true,
 	};
 	err = backing_install(mm, v, &value, map_now);
 	if (err < 0) {
-		memfile_put(mm->memfile, dst);
+		memfile_put(file, dst);
 		return -ENOMEM;
 	}
 	mm->ahead += end - start - PAGE_SIZE; /* holes of the source, too */

@@ -119,7 +119,7 @@ struct mm {
 	struct home *home;	    /* home.c; protected by active_lock */
 	struct home_watch *away;    /* of the one whose memory it shares since fork; a reference */
 	struct fork_watch *watched; /* by its parent, as long as it has memory; a reference */
-	u64 copy_next; /* in the memory file, behind the last copy that lies alone */
+	u64 copy_next;		    /* in the memory file, behind the last copy that lies alone */
 	bool loose; /* there may be mappings that no pma tells of: unmapped by the guest, or not */
 	u64 spurious_addr; /* last fault that found its page mapped, and how often */
 	u32 spurious_count;
@@ -398,6 +398,10 @@ int backing_allocate(struct mm *mm, const struct vma *v, u64 start, u64 end, str
 /* The same, with a copy of what src has for those addresses. */
 int backing_allocate_copy(struct mm *mm, const struct vma *v, const struct pma *src,
 			  struct mem_range *ret);
+
+/* The same on a huge page, of the memory's large file, for 2 MiB that all exist. Huge pages or not,
+ * the guest's memory is as much. -ENODATA: not for these. */
+int backing_copy_large(struct mm *mm, const struct pma *src, struct mem_range *ret);
 
 /* ---- kept memory (keep.c); active_lock held ---- */
 

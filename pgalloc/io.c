@@ -401,6 +401,97 @@ int pgalloc_allocate_copy(struct pgalloc *from, struct mem_range src, bool still
 	return err;
 }
 
+static bool all_committed(struct pgalloc *p, struct mem_range r, bool still)
+{
+	u64 pages = RESIDENT_FIRST;
+	struct mem_range run;
+
+	while (r.start < r.end) {
+		if (!next_committed(p, r, still ? &pages : NULL, &run) || run.start != r.start)
+			return false;
+		r.start = run.end;
+	}
+	return true;
+}
+
+/*
+ * A host that is itself virtual may not have the memory behind a huge page that nobody has used for
+ * a while, and fetches it by small ones: ten times as slow as small pages that were free a moment
+ * ago. Then there are no large copies for a time, the longer the more often that was so.
+ */
+#define LARGE_SLOW_NS 2000000UL /* for a unit */
+#define LARGE_PAUSE_NS 1000000000UL
+#define LARGE_PAUSE_MAX 6 /* doublings */
+
+static bool large_pauses(struct pgalloc *large, u64 now)
+{
+	return now < atomic_load_explicit(&large->pause_until_ns, memory_order_relaxed);
+}
+
+/* A unit has been copied between these times. */
+static void large_learn(struct pgalloc *large, u64 from, u64 to)
+{
+	u32 slow = atomic_load_explicit(&large->slow, memory_order_relaxed);
+
+	if (to - from < LARGE_SLOW_NS) {
+		if (slow)
+			atomic_store_explicit(&large->slow, slow - 1, memory_order_relaxed);
+		return;
+	}
+	atomic_store_explicit(&large->pause_until_ns, to + (LARGE_PAUSE_NS << slow),
+			      memory_order_relaxed);
+	atomic_store_explicit(&large->slow, MIN(slow + 1, LARGE_PAUSE_MAX), memory_order_relaxed);
+}
+
+/* The host makes no huge page zero that one write fills. */
+static int write_huge(struct pgalloc *from, u64 src, struct pgalloc *large, struct mem_range dst)
+{
+	while (dst.start < dst.end) {
+		u64 chunk_len;
+		void *m = pgalloc_map(&from->file, src, &chunk_len);
+		ssize_t n = m ? host_mem_pwrite(large->file.host_fd, m,
+						MIN(chunk_len, mem_range_len(dst)), dst.start)
+			      : -ENOMEM;
+
+		if (n <= 0)
+			return -ENOMEM;
+		src += (u64)n;
+		dst.start += (u64)n;
+	}
+	return 0;
+}
+
+int pgalloc_copy_large(struct pgalloc *from, struct mem_range src, bool still,
+		       struct pgalloc *large, u32 acct_id, struct mem_range *ret)
+{
+	struct pgalloc_opts opts = {
+		.mode = PGALLOC_ALLOCATE,
+		.acct_id = acct_id,
+		.huge = true,
+		.optional = true,
+	};
+	u64 began = host_clock_ns(CLOCK_MONOTONIC);
+	struct mem_range dst;
+	int err;
+
+	if (from->file.disk_backed || large_pauses(large, began) ||
+	    !all_committed(from, src, still))
+		return -ENODATA;
+	err = pgalloc_allocate(large, mem_range_len(src), &opts, &dst);
+	if (err < 0)
+		return err;
+	err = write_huge(from, src.start, large, dst);
+	if (err < 0) {
+		large->file.ops->put(&large->file, dst);
+		return err;
+	}
+	large_learn(large, began, host_clock_ns(CLOCK_MONOTONIC));
+	known_set_there(&large->known, dst);
+	atomic_fetch_add_explicit(&large->copied, mem_range_len(dst), memory_order_relaxed);
+	*ret = dst;
+	return 0;
+}
+
 int pgalloc_copy_onto(struct pgalloc *from, struct mem_range src, bool still, struct pgalloc *to,
 		      struct mem_range dst)
 {

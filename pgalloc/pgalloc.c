@@ -586,7 +586,8 @@ u64 pgalloc_shared(struct pgalloc *p, u32 acct_id)
 
 u64 pgalloc_copied(const struct pgalloc *p)
 {
-	return atomic_load_explicit(&p->copied, memory_order_relaxed);
+	return atomic_load_explicit(&p->copied, memory_order_relaxed) +
+	       (p->large ? pgalloc_copied(p->large) : 0);
 }
 
 u64 pgalloc_room(struct pgalloc *p)

@@ -130,6 +130,13 @@ int pgalloc_allocate_copy(struct pgalloc *from, struct mem_range src, bool still
 int pgalloc_copy_onto(struct pgalloc *from, struct mem_range src, bool still, struct pgalloc *to,
 		      struct mem_range dst);
 
+/*
+ * Copies src, all of it committed and PGALLOC_LARGE_UNIT long, to a new huge page. still: as above.
+ * 0, -ENODATA (src does not do; nothing was allocated), -ENOMEM.
+ */
+int pgalloc_copy_large(struct pgalloc *from, struct mem_range src, bool still,
+		       struct pgalloc *large, u32 acct_id, struct mem_range *ret);
+
 /* References of the page at r.start; *ret_run is the part of r, from its start, with the same
  * count. */
 u32 pgalloc_refs(struct pgalloc *p, struct mem_range r, struct mem_range *ret_run);

@@ -44,6 +44,10 @@ struct pgalloc {
 	struct list keepers;	   /* protected by keepers_lock */
 	_Atomic u64 kept;	   /* bytes that are reserved and can be had back */
 
+	/* Of a large file: no copies into it until then, and how often that was so. */
+	_Atomic u64 pause_until_ns;
+	_Atomic u32 slow;
+
 	_Atomic u64 copied; /* bytes, by copies of committed pages */
 
 	struct mutex chunk_lock;		    /* RANK_LEAF: makes a mapping once */

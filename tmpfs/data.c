@@ -94,6 +94,25 @@ static int insert_or_release(struct tmpfs_data *d, u64 start, struct mem_range r
 }
 
 /*
+ * A file system on disk takes several times as long for a page that it has not had in memory, and
+ * less for many at once: so they are written ahead of small writes. One without room shows that
+ * when what the guest writes is written.
+ */
+static int populate_window(struct tmpfs_sb *s, u64 from, u64 to)
+{
+	static const char zeroes[TMPFS_WINDOW_MIN];
+
+	if (!s->memory->disk_backed)
+		return pgalloc_populate(s->store, (struct mem_range){ from, to });
+	for (u64 n; from < to; from += n) {
+		n = MIN(to - from, sizeof(zeroes));
+		if (pgalloc_write(s->store, from, zeroes, n) < 0)
+			break;
+	}
+	return 0;
+}
+
+/*
  * Takes at most len charged bytes off the append window. The window is populated
  * a step ahead of the writer, so a stream of small writes faults once a step.
  */
@@ -104,11 +123,11 @@ static s64 carve_window(struct tmpfs_data *d, u64 start, u64 len)
 	int err;
 
 	r.end = MIN(r.end, r.start + len);
-	if (!s->memory->disk_backed && !d->window_large && r.end > d->window_populated) {
+	if (!d->window_large && r.end > d->window_populated) {
 		u64 from = MAX(d->window_populated, r.start);
 		u64 to = MIN(d->window.end, MAX(r.end, from + TMPFS_WINDOW_MIN));
 
-		err = pgalloc_populate(s->store, (struct mem_range){ from, to });
+		err = populate_window(s, from, to);
 		if (err < 0)
 			return err;
 		d->window_populated = to;

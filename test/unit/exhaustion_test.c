@@ -424,7 +424,7 @@ static int small_disk(void)
 	return fd;
 }
 
-static void test_full_disk(void **state)
+static void fill_disk(size_t size)
 {
 	static char block[64 << 10], got[64 << 10];
 	int fd = small_disk();
@@ -432,7 +432,6 @@ static void test_full_disk(void **state)
 	struct file *f, *g;
 	ssize_t n;
 
-	(void)state;
 	if (fd < 0) {
 		print_message("needs the right to mount\n");
 		skip();
@@ -441,7 +440,7 @@ static void test_full_disk(void **state)
 	memset(block, 'd', sizeof(block));
 	assert_int_equal(memfd_create_file(sb, "f", 0, root, &f), 0);
 	assert_int_equal(memfd_create_file(sb, "g", 0, root, &g), 0);
-	while ((n = write_at(f, block, sizeof(block), written)) > 0)
+	while ((n = write_at(f, block, size, written)) > 0)
 		written += (size_t)n;
 	assert_int_equal(n, -ENOSPC);
 	assert_true(written > DISK_BYTES / 2 && written <= DISK_BYTES);
@@ -465,12 +464,23 @@ static void test_full_disk(void **state)
 	end_files();
 }
 
+static void test_full_disk(void **state)
+{
+	fill_disk(64 << 10);
+}
+
+/* Small writes in order have pages made ahead of them. */
+static void test_full_disk_small(void **state)
+{
+	fill_disk(4 << 10);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_break),	  cmocka_unit_test(test_touch),
 		cmocka_unit_test(test_fill),	  cmocka_unit_test(test_translate),
-		cmocka_unit_test(test_full_disk),
+		cmocka_unit_test(test_full_disk), cmocka_unit_test(test_full_disk_small),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
