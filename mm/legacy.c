@@ -41,6 +41,8 @@
 #define HOT_BYTES_MAX (32UL << 20)
 /* All that is kept is no more than this part of the memory file. */
 #define KEEP_SHARE 8
+/* Much is not kept for a parent that does not fork. */
+#define IDLE_NS 5000000000UL
 /* How long a fork waits for a child that is leaving much. */
 #define LEAVE_NS 3000000UL
 /* Who forks but once need not keep anything. */
@@ -57,6 +59,11 @@ struct legacies {
 	u32 forks;
 	u32 era;     /* rises when the parent is trusted otherwise than before */
 	bool closed; /* the parent is gone */
+	u64 last_ns; /* when the last one was left */
+	bool watched;
+
+	_Atomic u32 alarm; /* futex of the watching thread: rises with the parent's end */
+	_Atomic u32 busy;  /* futex: that thread uses the memory file */
 
 	_Atomic u32 leaving; /* futex: children that have ended and may leave much soon */
 };
@@ -123,6 +130,77 @@ static u64 nothing_to_trim(struct pgalloc_keeper *k)
 	return 0;
 }
 
+static void legacies_put(struct legacies *x)
+{
+	if (!x || !refs_put(&x->refs))
+		return;
+	ASSERT(!x->count);
+	mutex_destroy(&x->lock);
+	free(x);
+}
+
+/* ---- what lies idle ---- */
+
+/* Takes one that has much, if it has lain for long; else *ret_until: when to look again, or 0:
+ * there is none, and nobody watches any more. */
+static struct legacy *pop_idle(struct legacies *x, u64 *ret_until)
+{
+	MUTEX_GUARD(&x->lock);
+	for (u32 i = 0; i < x->count && !x->closed; i++) {
+		struct legacy *l = x->kept[i];
+
+		if (l->bytes <= BYTES_MAX)
+			continue;
+		*ret_until = x->last_ns + IDLE_NS;
+		if (host_clock_ns(CLOCK_MONOTONIC) < *ret_until)
+			return NULL;
+		atomic_store(&x->busy, 1);
+		x->kept[i] = x->kept[--x->count];
+		return l;
+	}
+	x->watched = false;
+	*ret_until = 0;
+	return NULL;
+}
+
+static void watch(void *arg)
+{
+	struct legacies *x = arg;
+
+	host_unbind_self();
+	for (;;) {
+		u32 seen = atomic_load(&x->alarm);
+		u64 until;
+		struct legacy *l = pop_idle(x, &until);
+
+		if (l) {
+			discard(x, l);
+			atomic_store(&x->busy, 0);
+			host_futex_wake(&x->busy, 1, true);
+		} else if (until)
+			host_futex_wait_until(&x->alarm, seen, until);
+		else
+			break;
+	}
+	legacies_put(x);
+}
+
+/* Without a thread, it lies until memory is short. */
+static void begin_watch(struct legacies *x)
+{
+	struct host_worker *w;
+
+	mutex_lock(&x->lock);
+	if (x->watched || x->closed || host_worker_get(&w) < 0) {
+		mutex_unlock(&x->lock);
+		return;
+	}
+	x->watched = true;
+	refs_get(&x->refs);
+	mutex_unlock(&x->lock);
+	host_worker_start(w, watch, x);
+}
+
 static struct legacies *legacies_new(struct pgalloc *memory)
 {
 	struct legacies *x = calloc(1, sizeof(*x));
@@ -137,16 +215,6 @@ static struct legacies *legacies_new(struct pgalloc *memory)
 	list_init(&x->keeper.node);
 	pgalloc_keeper_add(memory, &x->keeper);
 	return x;
-}
-
-static void legacies_put(struct legacies *x)
-{
-	if (!x || !refs_put(&x->refs))
-		return;
-	pgalloc_keeper_remove(x->memory, &x->keeper);
-	ASSERT(!x->count);
-	mutex_destroy(&x->lock);
-	free(x);
 }
 
 void legacy_expect(struct mm *mm, u64 bytes)
@@ -179,6 +247,11 @@ void legacy_end(struct mm *mm)
 	x->closed = true;
 	mutex_unlock(&x->lock);
 	discard_all(x);
+	pgalloc_keeper_remove(x->memory, &x->keeper);
+	while (atomic_load(&x->busy))
+		host_futex_wait_until(&x->busy, 1, UINT64_MAX);
+	atomic_fetch_add(&x->alarm, 1);
+	host_futex_wake(&x->alarm, 1, true);
 	legacies_put(x);
 }
 
@@ -293,12 +366,14 @@ static bool hand_over(struct legacies *x, u32 era, struct legacy *l)
 	if (x->closed || x->era != era || x->count == PER_PARENT)
 		return false;
 	x->kept[x->count++] = l;
+	x->last_ns = host_clock_ns(CLOCK_MONOTONIC);
 	return true;
 }
 
 void legacy_leave(struct mm *mm)
 {
 	struct legacy *l = NULL;
+	bool much;
 
 	if (atomic_fetch_add(&all, 1) >= ALL_MAX) {
 		atomic_fetch_sub(&all, 1);
@@ -313,10 +388,13 @@ void legacy_leave(struct mm *mm)
 		home_child_gone(mm);
 	}
 	mutex_unlock(&mm->active_lock);
+	much = l && l->bytes > BYTES_MAX;
 	if (!l)
 		atomic_fetch_sub(&all, 1);
 	else if (!hand_over(mm->bequest, mm->bequest_era, l))
 		discard(mm->bequest, l);
+	else if (much)
+		begin_watch(mm->bequest);
 	legacy_left(mm);
 }
 
