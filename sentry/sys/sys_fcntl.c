@@ -327,8 +327,8 @@ static s64 fcntl_any(struct task *t, int fd, struct file *f, int cmd, u64 arg)
 	bool same;
 
 	switch (cmd) {
-	case F_DUPFD: return duplicate(t, f, arg, false);
-	case F_DUPFD_CLOEXEC: return duplicate(t, f, arg, true);
+	case F_DUPFD: return duplicate(t, f, (u32)arg, false);
+	case F_DUPFD_CLOEXEC: return duplicate(t, f, (u32)arg, true);
 	case F_DUPFD_QUERY:
 		other = fd_get_any(t->fds, (int)arg);
 		if (!other)

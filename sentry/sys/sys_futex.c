@@ -100,7 +100,7 @@ static bool may_inspect(struct task *t, struct task *target)
 
 s64 sys_get_robust_list(struct task *t, const u64 a[6])
 {
-	struct task *target = a[0] == 0 ? task_get(t) : task_find(t->kernel, (int)a[0]);
+	struct task *target = (int)a[0] == 0 ? task_get(t) : task_find(t->kernel, (int)a[0]);
 	u64 head, len = sizeof(struct robust_list_head);
 	int r;
 

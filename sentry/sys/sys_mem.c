@@ -19,6 +19,7 @@
 #ifndef MAP_DROPPABLE
 #define MAP_DROPPABLE 0x08
 #endif
+#define PROT_UNKNOWN 0x40000000 /* stands for all that an int has no room for */
 #define MEMFD_NAME_SIZE 250
 #define MINCORE_STEP 4096 /* pages at a time */
 
@@ -88,8 +89,13 @@ static s64 map_file(struct task *t, struct file *f, int type, struct mm_mmap_arg
 {
 	struct path root;
 	ssize_t n;
-	s64 r = check_file(f, m->prot, type, m->flags, &m->max_prot);
+	s64 r;
 
+	/* No page may lie beyond what an offset can say. */
+	if (inode_is_reg(f->inode) && m->len <= INT64_MAX / 2 &&
+	    m->offset >> PAGE_SHIFT > (INT64_MAX - page_up_nofail(m->len)) >> PAGE_SHIFT)
+		return -EOVERFLOW;
+	r = check_file(f, m->prot, type, m->flags, &m->max_prot);
 	if (r < 0)
 		return r;
 	m->flags = (m->flags & ~MAP_TYPE) | (type == MAP_PRIVATE ? MAP_PRIVATE : MAP_SHARED);
@@ -153,23 +159,25 @@ s64 sys_munmap(struct task *t, const u64 a[6])
 	return mm_munmap(t->mm, a[0], a[1]);
 }
 
-static s64 protect(struct task *t, u64 addr, u64 len, int prot)
+static s64 protect(struct task *t, u64 addr, u64 len, u64 prot)
 {
 	struct mm_limits limits;
 
+	if (prot >> 32)
+		prot |= PROT_UNKNOWN;
 	task_mm_limits(t, &limits);
-	return mm_mprotect(t->mm, addr, len, prot, &limits);
+	return mm_mprotect(t->mm, addr, len, (int)prot, &limits);
 }
 
 s64 sys_mprotect(struct task *t, const u64 a[6])
 {
-	return protect(t, a[0], a[1], (int)a[2]);
+	return protect(t, a[0], a[1], a[2]);
 }
 
 /* As on a processor without protection keys. */
 s64 sys_pkey_mprotect(struct task *t, const u64 a[6])
 {
-	return (int)a[3] == -1 ? protect(t, a[0], a[1], (int)a[2]) : -EINVAL;
+	return (int)a[3] == -1 ? protect(t, a[0], a[1], a[2]) : -EINVAL;
 }
 
 s64 sys_pkey_alloc(struct task *t, const u64 a[6])
@@ -192,6 +200,8 @@ s64 sys_mremap(struct task *t, const u64 a[6])
 {
 	struct mm_limits limits;
 
+	if (a[3] >> 32)
+		return -EINVAL;
 	task_mm_limits(t, &limits);
 	return mm_mremap(t->mm, a[0], a[1], a[2], (int)a[3], a[4], &limits);
 }
@@ -229,7 +239,8 @@ s64 sys_madvise(struct task *t, const u64 a[6])
 
 s64 sys_msync(struct task *t, const u64 a[6])
 {
-	return mm_msync(t->mm, a[0], a[1], (int)a[2]);
+	/* As with locks, a length that overflows is none. */
+	return mm_msync(t->mm, a[0], page_down(a[1] + PAGE_SIZE - 1), (int)a[2]);
 }
 
 s64 sys_mincore(struct task *t, const u64 a[6])
@@ -257,12 +268,18 @@ s64 sys_mincore(struct task *t, const u64 a[6])
 
 /* ---- locking ---- */
 
+/* The length from the page of addr on, where Linux lets what overflows be no pages at all. */
+static u64 lock_len(u64 addr, u64 len)
+{
+	return page_down(len + (addr - page_down(addr)) + PAGE_SIZE - 1);
+}
+
 static s64 lock_range(struct task *t, u64 addr, u64 len, bool onfault)
 {
 	struct mm_limits limits;
 
 	task_mm_limits(t, &limits);
-	return mm_mlock(t->mm, addr, len, onfault, &limits);
+	return mm_mlock(t->mm, page_down(addr), lock_len(addr, len), onfault, &limits);
 }
 
 s64 sys_mlock(struct task *t, const u64 a[6])
@@ -278,7 +295,7 @@ s64 sys_mlock2(struct task *t, const u64 a[6])
 
 s64 sys_munlock(struct task *t, const u64 a[6])
 {
-	return mm_munlock(t->mm, a[0], a[1]);
+	return mm_munlock(t->mm, page_down(a[0]), lock_len(a[0], a[1]));
 }
 
 s64 sys_mlockall(struct task *t, const u64 a[6])
@@ -307,8 +324,8 @@ s64 sys_memfd_create(struct task *t, const u64 a[6])
 	s64 r;
 
 	/* Linux checks the flags before it looks at the name. */
-	if (a[1] & ~(u64)(MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB | 0x18 |
-			  ((u64)MFD_HUGE_MASK << MFD_HUGE_SHIFT)))
+	if ((u32)a[1] & ~(u32)(MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB | 0x18 |
+			       ((u32)MFD_HUGE_MASK << MFD_HUGE_SHIFT)))
 		return -EINVAL;
 	n = mm_copy_in_str(t->mm, name, sizeof(name), ua(a[0]));
 	if (n < 0)

@@ -106,9 +106,9 @@ s64 sys_getpriority(struct task *t, const u64 a[6])
 	struct each e = { .caller = t, .fn = get_nice, .result = 0 };
 	int r;
 
-	if (a[0] > WHO_USER)
+	if ((u32)a[0] > WHO_USER)
 		return -EINVAL;
-	e.kind = (enum who_kind)a[0];
+	e.kind = (enum who_kind)(u32)a[0];
 	r = for_each_task(&e, (int)a[1]);
 	return r < 0 ? r : e.result;
 }
@@ -118,9 +118,9 @@ s64 sys_setpriority(struct task *t, const u64 a[6])
 	struct each e = { .caller = t, .fn = set_nice, .value = MIN(MAX((int)a[2], -20), 19) };
 	int r;
 
-	if (a[0] > WHO_USER)
+	if ((u32)a[0] > WHO_USER)
 		return -EINVAL;
-	e.kind = (enum who_kind)a[0];
+	e.kind = (enum who_kind)(u32)a[0];
 	r = for_each_task(&e, (int)a[1]);
 	return r < 0 ? r : e.result;
 }

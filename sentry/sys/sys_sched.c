@@ -302,7 +302,7 @@ s64 sys_sched_getattr(struct task *t, const u64 a[6])
 	struct task *target;
 	int r;
 
-	if (a[1] == 0 || size > PAGE_SIZE || size < SCHED_ATTR_SIZE_VER0 || a[3] != 0)
+	if (a[1] == 0 || size > PAGE_SIZE || size < SCHED_ATTR_SIZE_VER0 || (u32)a[3] != 0)
 		return -EINVAL;
 	r = target_get(t, (int)a[0], &target);
 	if (r < 0)
@@ -505,7 +505,7 @@ s64 sys_mbind(struct task *t, const u64 a[6])
 	bool node0;
 
 	if (!page_aligned(a[0]) ||
-	    (a[5] & ~(u64)(MPOL_MF_STRICT | MPOL_MF_MOVE | MPOL_MF_MOVE_ALL)))
+	    ((u32)a[5] & ~(u32)(MPOL_MF_STRICT | MPOL_MF_MOVE | MPOL_MF_MOVE_ALL)))
 		return -EINVAL;
 	if ((a[5] & MPOL_MF_MOVE_ALL) && !cred_capable(t->cred, CAP_SYS_NICE))
 		return -EPERM;

@@ -118,7 +118,7 @@ s64 sys_socketpair(struct task *t, const u64 a[6])
 		return -EOPNOTSUPP;
 	if ((int)a[0] != AF_UNIX)
 		return -EAFNOSUPPORT;
-	if (a[2] && (int)a[2] != PF_UNIX)
+	if ((int)a[2] && (int)a[2] != PF_UNIX)
 		return -EPROTONOSUPPORT;
 	ret = unix_pair(t, type & TYPE_MASK, s);
 	if (ret < 0)

@@ -145,7 +145,7 @@ s64 sys_copy_file_range(struct task *t, const u64 a[6])
 	n = offset_in(t, a[1], &from);
 	if (!n)
 		n = offset_in(t, a[3], &to);
-	if (!n && a[5])
+	if (!n && (u32)a[5])
 		n = -EINVAL;
 	if (!n && (inode_is_dir(in->inode) || inode_is_dir(out->inode)))
 		n = -EISDIR;
@@ -323,7 +323,7 @@ s64 sys_splice(struct task *t, const u64 a[6])
 
 	if (!a[4])
 		return 0;
-	if (a[5] & ~(u64)SPLICE_KNOWN)
+	if ((u32)a[5] & ~SPLICE_KNOWN)
 		return -EINVAL;
 	in = fd_get(t->fds, (int)a[0]);
 	out = fd_get(t->fds, (int)a[2]);
@@ -349,7 +349,7 @@ s64 sys_tee(struct task *t, const u64 a[6])
 	struct file *in, *out;
 	s64 n;
 
-	if (a[3] & ~(u64)SPLICE_KNOWN)
+	if ((u32)a[3] & ~SPLICE_KNOWN)
 		return -EINVAL;
 	if (!a[2])
 		return 0;
@@ -376,7 +376,7 @@ s64 sys_vmsplice(struct task *t, const u64 a[6])
 	struct file *f;
 	s64 n;
 
-	if (a[3] & ~(u64)SPLICE_KNOWN)
+	if ((u32)a[3] & ~SPLICE_KNOWN)
 		return -EINVAL;
 	f = fd_get(t->fds, (int)a[0]);
 	if (!f)

@@ -134,7 +134,7 @@ s64 sys_clock_nanosleep(struct task *t, const u64 a[6])
 	case CLOCK_MONOTONIC:
 	case CLOCK_BOOTTIME:
 	case CLOCK_TAI: break;
-	case CLOCK_THREAD_CPUTIME_ID: return -EINVAL;
+	case CLOCK_THREAD_CPUTIME_ID: return -EOPNOTSUPP; /* to the C library it is EINVAL */
 	case CLOCK_PROCESS_CPUTIME_ID: break;
 	default:
 		if (!clock_is_cpu(clock))

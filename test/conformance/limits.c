@@ -7,6 +7,8 @@
 #include <sys/times.h>
 #include <sys/utsname.h>
 #include <time.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 
 /* ---- credentials ---- */
 CASE(setuid_drops)
@@ -221,5 +223,29 @@ CASE(getrandom_fills)
 	OK(munmap(p + 4096, 4096));
 	CHECK_EQ(syscall(SYS_getrandom, p + 10, 8192, 0), 4086);
 	CHECK_EQ(syscall(SYS_getrandom, p + 10, SIZE_MAX, 0), 4086);
+}
+/* Of an int Linux takes 32 bits, whatever else the register holds. */
+CASE(upper_halves_do_not_matter)
+{
+	const long high = 1L << 32;
+	int fd, p[2], sv[2];
+	struct iovec v = { (char *)"x", 1 };
+	void *head;
+	size_t len;
+
+	fd = (int)OK(syscall(SYS_memfd_create, "x", high));
+	CHECK_EQ(syscall(SYS_fcntl, fd, F_DUPFD, high | 50), 50);
+	CHECK_EQ(syscall(SYS_copy_file_range, fd, NULL, 50, NULL, 0, high), 0);
+	OK(pipe(p));
+	CHECK_EQ(syscall(SYS_vmsplice, p[1], &v, 1, high), 1);
+	OK(pipe(sv));
+	CHECK_EQ(syscall(SYS_tee, p[0], sv[1], 1, high), 1);
+	CHECK_EQ(syscall(SYS_splice, p[0], NULL, fd, NULL, 1, high), 1);
+	OK(syscall(SYS_socketpair, AF_UNIX, SOCK_STREAM, high, sv));
+	OK(syscall(SYS_getpriority, high, 0));
+	OK(syscall(SYS_get_robust_list, high, &head, &len));
+	/* These are longs. */
+	CHECK_ERR(syscall(SYS_mprotect, 0, 4096, high), EINVAL);
+	CHECK_ERR(syscall(SYS_mremap, 0, 4096, 4096, high | 1, 0), EINVAL);
 }
 CONF_MAIN

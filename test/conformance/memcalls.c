@@ -413,4 +413,22 @@ CASE(thp_disable_is_of_the_process)
 	OK(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0));
 	CHECK_EQ(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0), 0);
 }
+/* Lengths and offsets at the end of what a register can say. */
+CASE(overflowing_ranges)
+{
+	char *p = OK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	const off_t last = INT64_MAX - 8191;
+	int fd = OK(memfd_create("x", 0));
+
+	OK(mlock(p, SIZE_MAX)); /* no page at all */
+	OK(munlock(p, SIZE_MAX));
+	CHECK_ERR(mlock((void *)-1L, 1), EINVAL);
+	OK(msync(p, SIZE_MAX, MS_SYNC));
+	CHECK_ERR(msync(p, SIZE_MAX - 4096, MS_SYNC), ENOMEM);
+	CHECK_ERR(madvise(p, SIZE_MAX, MADV_NORMAL), EINVAL);
+	CHECK_ERR(mprotect(p, SIZE_MAX, PROT_READ), ENOMEM);
+	OK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, last));
+	CHECK_ERR((long)mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, last), EOVERFLOW);
+	CHECK_ERR((long)mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, -4096), EOVERFLOW);
+}
 CONF_MAIN

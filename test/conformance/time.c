@@ -75,6 +75,7 @@ CASE(clock_nanosleep_absolute)
 	CHECK_EQ(clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL), 0); /* in the past */
 	CHECK_EQ(clock_nanosleep(99, 0, &t, NULL), EINVAL);
 	CHECK_EQ(clock_nanosleep(CLOCK_THREAD_CPUTIME_ID, 0, &t, NULL), EINVAL);
+	CHECK_ERR(syscall(SYS_clock_nanosleep, CLOCK_THREAD_CPUTIME_ID, 0, &t, NULL), EOPNOTSUPP);
 }
 CASE(gettimeofday_and_time)
 {
