@@ -120,36 +120,47 @@ void status_report_end(int fd, int code)
 	(void)!write(fd, &m, sizeof(m));
 }
 
-/* A socket of that name whose owner is gone, and whose number we have now, goes. */
-static int bind_new(int fd, const struct sockaddr_un *a)
+/*
+ * Listens at dir/ID, once and for all: who finds a socket that refuses takes it for one whose owner
+ * is gone and removes it. So it begins under another name, and takes the place of one that is left
+ * there of somebody with our number.
+ */
+static bool listen_at(int fd, const char *dir, struct sockaddr_un *ret)
 {
-	mode_t old = umask(077);
-	int ret = bind(fd, (const struct sockaddr *)a, sizeof(*a));
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	const size_t size = sizeof(a.sun_path);
+	mode_t old;
+	bool ok;
 
-	if (ret < 0 && errno == EADDRINUSE && unlink(a->sun_path) == 0)
-		ret = bind(fd, (const struct sockaddr *)a, sizeof(*a));
+	*ret = a;
+	if ((size_t)snprintf(a.sun_path, size, "%s/.%d", dir, getpid()) >= size ||
+	    (size_t)snprintf(ret->sun_path, size, "%s/%d", dir, getpid()) >= size)
+		return false;
+	(void)unlink(a.sun_path);
+	old = umask(077);
+	ok = bind(fd, (const struct sockaddr *)&a, sizeof(a)) == 0;
 	umask(old);
-	return ret;
+	if (ok && (listen(fd, 16) < 0 || rename(a.sun_path, ret->sun_path) < 0)) {
+		unlink(a.sun_path);
+		ok = false;
+	}
+	return ok;
 }
 
 /* Without one the sandbox runs all the same, and is not listed. */
 static void open_socket(struct status_socket *c)
 {
-	struct sockaddr_un *a = &c->address;
-	char dir[sizeof(a->sun_path)];
+	char dir[sizeof(c->address.sun_path)];
 
 	c->tried = true;
 	if (c->pipe[0] < 0)
 		return;
-	a->sun_family = AF_UNIX;
 	for (int i = 0; i < STATUS_DIRS && c->listen_fd < 0; i++) {
 		status_dir(i, true, dir, sizeof(dir));
-		if (!dir[0] || (size_t)snprintf(a->sun_path, sizeof(a->sun_path), "%s/%d", dir,
-						getpid()) >= sizeof(a->sun_path))
+		if (!dir[0])
 			continue;
 		c->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-		if (c->listen_fd >= 0 &&
-		    (bind_new(c->listen_fd, a) < 0 || listen(c->listen_fd, 16) < 0)) {
+		if (c->listen_fd >= 0 && !listen_at(c->listen_fd, dir, &c->address)) {
 			close(c->listen_fd);
 			c->listen_fd = -1;
 		}
@@ -170,18 +181,58 @@ void status_end(struct status_socket *c)
 
 /* ---- answers ---- */
 
-/* The program and its arguments on one line, without what a terminal would obey. */
+/* Bytes of the UTF-8 character at p that may be shown; 0: it is none, or a control character. */
+static size_t shown_character(const unsigned char *p)
+{
+	/* What may come second says what is too long a form, a surrogate or beyond the last. */
+	static const struct {
+		unsigned char first, last, second_min, second_max, len;
+	} forms[] = {
+		{ ' ', '~', 0, 0xff, 1 },
+		{ 0xc2, 0xc2, 0xa0, 0xbf, 2 }, /* below are controls */
+		{ 0xc3, 0xdf, 0x80, 0xbf, 2 },
+		{ 0xe0, 0xe0, 0xa0, 0xbf, 3 },
+		{ 0xed, 0xed, 0x80, 0x9f, 3 },
+		{ 0xe1, 0xef, 0x80, 0xbf, 3 },
+		{ 0xf0, 0xf0, 0x90, 0xbf, 4 },
+		{ 0xf1, 0xf3, 0x80, 0xbf, 4 },
+		{ 0xf4, 0xf4, 0x80, 0x8f, 4 },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(forms); i++) {
+		if (*p < forms[i].first || *p > forms[i].last)
+			continue;
+		if (p[1] < forms[i].second_min || p[1] > forms[i].second_max)
+			return 0;
+		for (size_t n = 2; n < forms[i].len; n++)
+			if ((p[n] & 0xc0) != 0x80)
+				return 0;
+		return forms[i].len;
+	}
+	return 0;
+}
+
+/* The program and its arguments on one line: text, without what a terminal would obey. */
 static void put_program(FILE *f, char **argv)
 {
 	size_t n = 0;
 
 	fputs("program ", f);
-	for (char **a = argv; *a && n < PROGRAM_MAX; a++) {
-		for (const unsigned char *p = (const unsigned char *)*a; *p && n < PROGRAM_MAX;
-		     p++, n++)
-			fputc(*p < ' ' || *p == 127 ? '?' : *p, f);
-		if (a[1])
+	for (char **a = argv; *a && n < PROGRAM_MAX; a++, n++) {
+		const unsigned char *p = (const unsigned char *)*a;
+
+		if (n)
 			fputc(' ', f);
+		while (*p && n < PROGRAM_MAX) {
+			size_t len = shown_character(p);
+
+			if (len)
+				fwrite(p, 1, len, f);
+			else
+				fputc('?', f);
+			p += MAX(len, 1u);
+			n += MAX(len, 1u);
+		}
 	}
 	fputc('\n', f);
 }
