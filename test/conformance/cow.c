@@ -463,3 +463,90 @@ CASE(children_own_what_they_write)
 		CHECK_EQ(p[i], 7);
 }
 CONF_MAIN
+/* A process that goes through much memory in order may get its copies by 2 MiB at a time: all that
+ * is done with parts of them works as ever. */
+#define DENSE_PAGES 6144UL
+static void fill_dense(char *p, int who)
+{
+	for (size_t i = 0; i < DENSE_PAGES; i++)
+		*(size_t *)(p + i * PG + i % 500 * 8) = i * 16 + (size_t)who;
+}
+static void check_dense(const char *p, size_t from, size_t to, int who)
+{
+	for (size_t i = from; i < to; i++)
+		CHECK_EQ(*(size_t *)(p + i * PG + i % 500 * 8), i * 16 + (size_t)who);
+}
+static void check_zero(const char *p, size_t from, size_t to)
+{
+	for (size_t i = from; i < to; i++)
+		CHECK_EQ(*(size_t *)(p + i * PG + i % 500 * 8), 0);
+}
+static void use_dense_parts(char *p)
+{
+	char *end = p + DENSE_PAGES * PG;
+	fill_dense(p, 2);
+	check_dense(p, 0, DENSE_PAGES, 2);
+	/* Shared once more, and written here and there on both sides. */
+	pid_t pid = OK(fork());
+	for (size_t i = 3; i < DENSE_PAGES; i += 700)
+		*(size_t *)(p + i * PG + i % 500 * 8) += pid ? 1 : 2;
+	for (size_t i = 0; i < DENSE_PAGES; i++)
+		CHECK_EQ(*(size_t *)(p + i * PG + i % 500 * 8),
+			 i * 16 + 2 + (i % 700 == 3 ? (pid ? 1UL : 2UL) : 0));
+	if (pid == 0)
+		_exit(0);
+	conf_join(pid);
+	fill_dense(p, 3);
+	OK(madvise(p + 5 * PG, 600 * PG, MADV_DONTNEED));
+	check_zero(p, 5, 605);
+	check_dense(p, 605, DENSE_PAGES, 3);
+	OK(munmap(p + 1024 * PG, 513 * PG));
+	check_dense(p, 605, 1024, 3);
+	check_dense(p, 1537, DENSE_PAGES, 3);
+	/* Moved by an odd number of pages, grown and cut. */
+	char *to = rw(1600) + PG;
+	char *moved =
+		mremap(p + 2048 * PG, 1500 * PG, 1501 * PG, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+	CHECK(moved == to);
+	for (size_t i = 0; i < 1500; i++)
+		CHECK_EQ(*(size_t *)(to + i * PG + (i + 2048) % 500 * 8), (i + 2048) * 16 + 3);
+	OK(mprotect(p + 3600 * PG, 100 * PG, PROT_READ));
+	check_dense(p, 3548, DENSE_PAGES, 3);
+	/* Read by way of the kernel, and written. */
+	int fd[2];
+	OK(pipe(fd));
+	CHECK_EQ(write(fd[1], p + 4000 * PG, PG), PG);
+	CHECK_EQ(read(fd[0], p + 4100 * PG, PG), PG);
+	CHECK_EQ(memcmp(p + 4000 * PG, p + 4100 * PG, PG), 0);
+	OK(munmap(end - 700 * PG, 700 * PG));
+	check_dense(p, 4200, DENSE_PAGES - 700, 3);
+}
+CASE(dense_writers_of_much)
+{
+	for (int advice = 0; advice < 3; advice++) {
+		char *p = rw(DENSE_PAGES);
+		if (advice)
+			madvise(p, DENSE_PAGES * PG, advice == 1 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+		fill_dense(p, 1);
+		pid_t pid = OK(fork());
+		if (pid == 0) {
+			use_dense_parts(p);
+			_exit(0);
+		}
+		conf_join(pid);
+		check_dense(p, 0, DENSE_PAGES, 1);
+		/* And the parent's side, while a child still has the former pages. */
+		struct sync_pipe go;
+		sp_init(&go);
+		pid = OK(fork());
+		if (pid == 0) {
+			sp_wait(&go);
+			check_dense(p, 0, DENSE_PAGES, 1);
+			_exit(0);
+		}
+		fill_dense(p, 4);
+		sp_post(&go);
+		conf_join(pid);
+		use_dense_parts(p);
+	}
+}

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/host_mem.h"
 #include "base/safecopy.h"
 #include "pgalloc/pgalloc.h"
 
@@ -264,12 +265,60 @@ static void test_hints(void **state)
 	pgalloc_free(p);
 }
 
+/* Whole units go to the large file, all of whose pages exist, and may be freed by parts. */
+static void test_copy_large(void **state)
+{
+	const u64 unit = PGALLOC_LARGE_UNIT;
+	struct pgalloc_opts opts = { .dir = PGALLOC_UP };
+	struct pgalloc *p = make(LIMIT), *large;
+	struct mem_range src, dst = { 0 }, run;
+	struct pgalloc_usage u;
+
+	assert_int_equal(pgalloc_add_large(p, host_memfd_create("large"), 1), 0);
+	large = pgalloc_large(p);
+	assert_int_equal(pgalloc_allocate(p, unit, &opts, &src), 0);
+	/* A hole would be filled by the copy. */
+	stamp(p, (struct mem_range){ src.start, src.end - PAGE_SIZE }, 7);
+	assert_int_equal(pgalloc_copy_large(p, src, true, large, 0, &dst), -ENODATA);
+	pgalloc_usage(p, &u);
+	assert_int_equal(u.committed, unit - PAGE_SIZE);
+	pgalloc_unstill(p, src);
+	stamp(p, (struct mem_range){ src.end - PAGE_SIZE, src.end }, 7);
+	assert_int_equal(pgalloc_copy_large(p, src, true, large, 0, &dst), 0);
+	assert_int_equal(mem_range_len(dst), unit);
+	assert_int_equal(dst.start & (unit - 1), 0);
+	assert_true(pgalloc_copied(p) >= unit);
+	for (u64 o = 0; o < unit; o += PAGE_SIZE) {
+		u64 a[512], b[512];
+
+		assert_int_equal(pgalloc_read(p, src.start + o, a, sizeof(a)), 0);
+		assert_int_equal(pgalloc_read(large, dst.start + o, b, sizeof(b)), 0);
+		assert_memory_equal(a, b, sizeof(a));
+	}
+	assert_true(pgalloc_next_committed(large, dst, &run));
+	assert_int_equal(mem_range_len(run), unit);
+	memfile_put(pgalloc_file(large),
+		    (struct mem_range){ dst.start, dst.start + 3 * PAGE_SIZE });
+	memfile_put(pgalloc_file(large), (struct mem_range){ dst.start + 3 * PAGE_SIZE, dst.end });
+	memfile_put(pgalloc_file(p), src);
+	assert_baseline(p);
+	/* Within the limit of both. */
+	for (u64 left = pgalloc_room(p) / 2; left >= unit; left -= unit) {
+		assert_int_equal(pgalloc_allocate(p, unit, &opts, &src), 0);
+		stamp(p, src, 1);
+		if (pgalloc_copy_large(p, src, true, large, 0, &dst) < 0)
+			break; /* a slow host: it pauses */
+	}
+	assert_true(pgalloc_room(p) <= LIMIT - 2 * unit);
+	pgalloc_free(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random),	  cmocka_unit_test(test_limit),
 		cmocka_unit_test(test_committed), cmocka_unit_test(test_reader),
-		cmocka_unit_test(test_hints),
+		cmocka_unit_test(test_hints),	  cmocka_unit_test(test_copy_large),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
