@@ -3,7 +3,7 @@
 #include "base/host_sync.h"
 #include "base/host_thread.h"
 #include "base/log.h"
-#include "vfs/hostfs.h"
+#include "vfs/hostfs_internal.h"
 #include <linux/fs.h>
 #include <linux/limits.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 #define WATCHER_STACK (64UL << 10)
 /* A ready pipe takes this much without blocking; larger writes go piece by piece. */
 #define WRITE_PIECE PIPE_BUF
+#define RECLAIM_MAX 64
 
 s64 (*hostfs_ioctl_hook)(struct file *f, int host_fd, u32 cmd, u64 arg);
 
@@ -19,11 +20,14 @@ s64 (*hostfs_ioctl_hook)(struct file *f, int host_fd, u32 cmd, u64 arg);
  * their O_NONBLOCK flag is left alone: readiness is asked before each transfer. */
 struct host_inode {
 	struct inode inode;
-	int fd;		    /* immutable; owned */
-	struct waitq waitq; /* woken by the watcher */
+	int fd;				     /* immutable; owned */
+	struct waitq waitq;		     /* woken by the watcher */
+	const struct vfs_memory_ops *memory; /* immutable */
+	_Atomic(struct pagecache *) cache;   /* of a regular file that was mapped; set once */
 	/* protected by watch_lock */
 	struct list watch_node;
-	u64 watch_id; /* 0: not watched */
+	u64 watch_id;		/* 0: not watched */
+	struct list cache_node; /* in the list of those with a cache */
 };
 
 static struct host_inode *host_inode(struct inode *i)
@@ -261,7 +265,7 @@ static ssize_t reg_write_once(int fd, const struct iovec *iov, int count, u64 of
 				      : host_pwritev(fd, iov, count, offset, 0);
 }
 
-static ssize_t reg_write(struct file *f, struct kiov *src, u64 offset, int flags)
+static ssize_t write_all(struct file *f, struct kiov *src, u64 offset, int flags)
 {
 	struct iovec iov[IOV_BATCH];
 	ssize_t done = 0;
@@ -282,6 +286,17 @@ static ssize_t reg_write(struct file *f, struct kiov *src, u64 offset, int flags
 	return done;
 }
 
+static ssize_t reg_write(struct file *f, struct kiov *src, u64 offset, int flags)
+{
+	ssize_t n = write_all(f, src, offset, flags);
+	struct pagecache *pc = atomic_load(&host_inode(f->inode)->cache);
+
+	/* Where it went is the host's matter. */
+	if (pc && n > 0)
+		pagecache_forget(pc, 0, UINT64_MAX - PAGE_SIZE);
+	return n;
+}
+
 static s64 reg_seek(struct file *f, s64 offset, int whence)
 {
 	return host_lseek(fd_of(f), offset, whence);
@@ -290,6 +305,91 @@ static s64 reg_seek(struct file *f, s64 offset, int whence)
 static int reg_fsync(struct file *f, bool data_only)
 {
 	return host_fsync(fd_of(f), data_only);
+}
+
+/* ---- mappings of regular files ---- */
+
+/* Pages of what is only read through a mapping: private ones, and shared ones of a descriptor that
+ * cannot write. The caches are few, one a descriptor, and are freed with it. */
+static struct list caches = LIST_INIT(caches); /* protected by watch_lock */
+
+static ssize_t cache_read(struct inode *inode, void *dst, size_t len, u64 offset)
+{
+	return host_pread(host_inode(inode)->fd, dst, len, offset);
+}
+
+static int cache_write(struct inode *inode, const void *src, size_t len, u64 offset)
+{
+	return -EROFS; /* nothing is ever dirty */
+}
+
+static int cache_size(struct inode *inode, u64 *ret)
+{
+	struct stat st;
+	int err = host_fstat(host_inode(inode)->fd, &st);
+
+	if (!err)
+		*ret = (u64)st.st_size;
+	return err;
+}
+
+static const struct pagecache_ops cache_ops = {
+	.read = cache_read,
+	.write = cache_write,
+	.size = cache_size,
+};
+
+static int reg_mappable(struct file *f, struct mappable **ret)
+{
+	struct host_inode *h = host_inode(f->inode);
+	struct pagecache *pc, *none = NULL;
+	int err;
+
+	if (!S_ISREG(f->inode->type) || !h->memory)
+		return -ENODEV;
+	if (!atomic_load(&h->cache)) {
+		err = pagecache_new(&h->inode, &cache_ops, h->memory, false, &pc);
+		if (err)
+			return err;
+		if (atomic_compare_exchange_strong(&h->cache, &none, pc)) {
+			MUTEX_GUARD(&watch_lock);
+			list_push_back(&caches, &h->cache_node);
+		} else {
+			pagecache_free(pc);
+		}
+	}
+	inode_get(&h->inode);
+	*ret = &atomic_load(&h->cache)->mappable;
+	return 0;
+}
+
+static void drop_cache(struct host_inode *h)
+{
+	mutex_lock(&watch_lock);
+	list_del(&h->cache_node);
+	mutex_unlock(&watch_lock);
+	pagecache_free(atomic_load(&h->cache));
+}
+
+u64 hostfd_reclaim(u64 bytes, bool mapped)
+{
+	struct host_inode *v[RECLAIM_MAX], *h;
+	size_t count = 0;
+	u64 freed = 0;
+
+	mutex_lock(&watch_lock);
+	list_for_each (h, &caches, cache_node)
+		if (count < RECLAIM_MAX && refs_tryget(&h->inode.refs))
+			v[count++] = h;
+	mutex_unlock(&watch_lock);
+	for (size_t i = 0; i < count; i++) {
+		struct pagecache *pc = atomic_load(&v[i]->cache);
+
+		if (freed < bytes)
+			freed += mapped ? pagecache_drop_clean(pc) : pagecache_shrink(pc);
+		inode_put(&v[i]->inode);
+	}
+	return freed;
 }
 
 static const struct file_ops stream_ops[] = {
@@ -309,6 +409,7 @@ static const struct file_ops regular_ops = {
 	.read = reg_read,
 	.write = reg_write,
 	.seek = reg_seek,
+	.mappable = reg_mappable,
 	.fsync = reg_fsync,
 	.ioctl = host_ioctl_op,
 };
@@ -336,8 +437,16 @@ static int host_getattr(struct inode *inode, struct kstat *ret)
 
 static int host_setattr(struct inode *inode, const struct iattr *a)
 {
-	if (a->mask & ATTR_SIZE)
-		return host_ftruncate(host_inode(inode)->fd, a->size);
+	struct host_inode *h = host_inode(inode);
+	struct pagecache *pc = atomic_load(&h->cache);
+	int err;
+
+	if (a->mask & ATTR_SIZE) {
+		err = host_ftruncate(h->fd, a->size);
+		if (!err && pc)
+			pagecache_resized(pc, a->size);
+		return err;
+	}
 	return a->mask & (ATTR_MODE | ATTR_UID | ATTR_GID) ? -EPERM : 0;
 }
 
@@ -346,6 +455,7 @@ static void host_destroy(struct inode *inode)
 	struct host_inode *h = host_inode(inode);
 
 	unwatch(h);
+	drop_cache(h);
 	host_close(h->fd);
 	waitq_destroy(&h->waitq);
 	inode_fini(inode);
@@ -393,7 +503,8 @@ static const struct file_ops *ops_for(u32 mode)
 	return S_ISSOCK(mode) ? &stream_ops[1] : &stream_ops[2];
 }
 
-int hostfs_file_from_fd(int host_fd, const struct cred *cred, struct file **ret)
+int hostfs_file_from_fd(int host_fd, const struct cred *cred, const struct vfs_memory_ops *memory,
+			struct file **ret)
 {
 	struct superblock *sb = host_superblock();
 	struct inode_create how;
@@ -416,7 +527,9 @@ int hostfs_file_from_fd(int host_fd, const struct cred *cred, struct file **ret)
 	}
 	inode_init(&h->inode, sb, &host_inode_ops, st.st_ino, &how);
 	h->fd = host_fd;
+	h->memory = memory;
 	list_init(&h->watch_node);
+	list_init(&h->cache_node);
 	waitq_init(&h->waitq);
 	err = file_new(&h->inode, NULL, (u32)flags & (O_ACCMODE | O_APPEND), cred,
 		       ops_for(st.st_mode), NULL, ret);

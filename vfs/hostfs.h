@@ -48,8 +48,10 @@ u64 hostfs_reclaim(u64 bytes);
 u64 hostfs_reclaim_mapped(u64 bytes);
 int hostfs_new(const struct hostfs_options *o, struct superblock **ret);
 /* A file over an inherited host descriptor (stdin, stdout, stderr, --pass-fd): regular, pipe,
- * socket, tty. Takes host_fd over on success. The sentry ignores SIGPIPE. */
-int hostfs_file_from_fd(int host_fd, const struct cred *cred, struct file **ret);
+ * socket, tty. Takes host_fd over on success. memory, for mappings of a regular one, is borrowed
+ * for ever; NULL: there are none. The sentry ignores SIGPIPE. */
+int hostfs_file_from_fd(int host_fd, const struct cred *cred, const struct vfs_memory_ops *memory,
+			struct file **ret);
 /* The host descriptor behind such a file (borrowed), or -1: for the terminal code's own ioctls. */
 int hostfs_file_fd(struct file *f);
 /* ioctls of such files, given by sentry/ (vfs cannot reach guest memory). May stay NULL: -ENOTTY.

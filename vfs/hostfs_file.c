@@ -167,6 +167,8 @@ u64 hostfs_reclaim(u64 bytes)
 			freed += trim(v[i], 0, bytes - freed);
 		superblock_put(&v[i]->sb);
 	}
+	if (freed < bytes)
+		freed += hostfd_reclaim(bytes - freed, false);
 	return freed;
 }
 
@@ -202,6 +204,8 @@ u64 hostfs_reclaim_mapped(u64 bytes)
 		}
 		superblock_put(&v[i]->sb);
 	}
+	if (freed < bytes)
+		freed += hostfd_reclaim(bytes - freed, true);
 	return freed;
 }
 

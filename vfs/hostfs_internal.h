@@ -162,6 +162,8 @@ int hostfs_mappable(struct inode *inode, struct mappable **ret);
 /* Drops page caches that nobody maps, down to the limit. */
 void hostfs_trim_caches(struct hostfs *fs);
 void hostfs_free_cache(struct hostfs_inode *hi);
+/* hostfs_reclaim's and hostfs_reclaim_mapped's share of files over inherited descriptors. */
+u64 hostfd_reclaim(u64 bytes, bool mapped);
 /* Enters and leaves the list that hostfs_reclaim goes through. */
 void hostfs_register(struct hostfs *fs);
 void hostfs_unregister(struct hostfs *fs);

@@ -317,7 +317,7 @@ static int import_fd(struct boot *b, const struct walk_context *w, int fd, struc
 	if (b->tty && isatty(fd) && fstat(fd, &st) == 0 && fstat(b->host.tty_fd, &tty_st) == 0 &&
 	    st.st_rdev == tty_st.st_rdev)
 		return host_tty_open(b->tty, w, O_RDWR, ret);
-	return hostfs_file_from_fd(fd, b->user_cred, ret);
+	return hostfs_file_from_fd(fd, b->user_cred, boot_cache_memory(&b->kernel), ret);
 }
 
 static int import_fds(struct boot *b, const struct walk_context *w, struct fd_table *fds)

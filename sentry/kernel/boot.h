@@ -41,6 +41,8 @@ int boot_host_collect(struct run_config *config, struct confine_state *state,
 size_t boot_host_paths(const struct run_config *config, const struct boot_host *host,
 		       struct confine_path *paths);
 
+/* Where pages of mapped host files come from. Lives for ever. */
+const struct vfs_memory_ops *boot_cache_memory(struct kernel *k);
 /* boot_mounts.c: the guest's mount namespace. store: of the root overlay's upper layer. */
 int boot_mounts(struct kernel *k, const struct run_config *config, const struct boot_host *host,
 		struct pgalloc *store, const struct cred *root_cred, struct mount_ns **ret);

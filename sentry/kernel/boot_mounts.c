@@ -40,6 +40,14 @@ static int cache_allocate(void *arg, const struct vfs_memory_request *req,
 	return err;
 }
 
+const struct vfs_memory_ops *boot_cache_memory(struct kernel *k)
+{
+	static struct vfs_memory_ops memory = { .allocate = cache_allocate };
+
+	memory.arg = k;
+	return &memory;
+}
+
 static u64 reclaim_cache(void *arg, u64 bytes)
 {
 	(void)arg;
@@ -49,7 +57,6 @@ static u64 reclaim_cache(void *arg, u64 bytes)
 static int new_hostfs(struct mount_builder *b, int fd, bool read_only, bool shared,
 		      const char *source, char **hidden, struct superblock **ret)
 {
-	static struct vfs_memory_ops memory = { .allocate = cache_allocate };
 	/* The caller's files are the guest user's; but root's system files stay root's when root
 	 * runs a guest as somebody else. */
 	bool keep = read_only && b->config->host_uid == 0;
@@ -62,11 +69,10 @@ static int new_hostfs(struct mount_builder *b, int fd, bool read_only, bool shar
 		.guest_uid = keep ? 0 : b->config->uid,
 		.guest_gid = keep ? b->config->host_gid : b->config->gid,
 		.source = source,
-		.memory = &memory,
+		.memory = boot_cache_memory(b->kernel),
 		.hidden = (const char *const *)hidden,
 	};
 
-	memory.arg = b->kernel;
 	pgalloc_set_reclaim(b->kernel->memory, reclaim_cache, NULL);
 	if (o.root_fd < 0)
 		return -EMFILE; /* fd is open */
