@@ -146,16 +146,21 @@ static bool find_unshared(const struct mm *parent, const struct pma *p, u64 *sta
 	return true;
 }
 
+/* Copies are no more than this part of what memory is left: who gets them may never write. */
+#define HOT_SHARE 16
+
 /* Both active locks held. */
 static void take_hot(struct mm *parent, struct mm *child)
 {
+	u64 most = pgalloc_room(parent->memory) / HOT_SHARE / HOT_BYTES;
+
 	if (!parent->hot_set)
 		parent->hot_set = hot_new();
 	child->hot_set = hot_get(parent->hot_set);
 	child->ahead = parent->ahead;
 	child->born_ns = host_clock_ns(CLOCK_MONOTONIC);
 	parent->hot_count = hot_take(parent->hot_set, fork_watch_was_quick(parent),
-				     &child->hot_child, &parent->hot);
+				     (int)MIN(most, HOT_MANY), &child->hot_child, &parent->hot);
 }
 
 static void forget_hot(struct mm *parent)
@@ -319,6 +324,7 @@ static int share(struct sharing *s, const struct vma *v, struct pma *p, u64 *at)
 	struct pma value;
 	u64 start = MAX(*at, v->start), end = alike_until(parent, v, start, p->end);
 	bool alone = false;
+	int err;
 
 	if (pma_set_reserve(&child->pmas, PMA_RESERVE) < 0 ||
 	    pma_set_reserve(&parent->pmas, 2 * PMA_RESERVE) < 0)
@@ -330,7 +336,8 @@ static int share(struct sharing *s, const struct vma *v, struct pma *p, u64 *at)
 		p = pma_set_isolate(&parent->pmas, p, start, end);
 		if (find_unshared(parent, p, &from, &to)) {
 			alone = from == start;
-			end = alone ? legacy_alike_until(s->legacy, start, to) : from;
+			/* What is written is mapped with the rights of its vma alone. */
+			end = alone ? legacy_alike_until(s->legacy, start, MIN(to, v->end)) : from;
 			p = pma_set_isolate(&parent->pmas, p, start, end);
 		}
 	}
@@ -346,8 +353,16 @@ static int share(struct sharing *s, const struct vma *v, struct pma *p, u64 *at)
 	value.offset += start - p->start;
 	value.host_prot = PROT_NONE;
 	value.host_map = PMA_UNMAPPED;
-	if (alone)
-		return give_copy(child, s->legacy, v, &value);
+	if (alone) {
+		err = give_copy(child, s->legacy, v, &value);
+		if (err == -ENOMEM && parent->hot_count) {
+			/* Once more: what is hot can be shared, what is pinned cannot. */
+			parent->hot_count = 0;
+			*at = start;
+			err = 0;
+		}
+		return err;
+	}
 	value.cow = p->cow = true;
 	give_shared(s, &value);
 	return 0;

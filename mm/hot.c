@@ -315,7 +315,8 @@ static int join(struct hot_piece *pieces, int count)
 {
 	int n = 0;
 
-	qsort(pieces, (size_t)count, sizeof(pieces[0]), by_start);
+	if (count) /* else there may be no array */
+		qsort(pieces, (size_t)count, sizeof(pieces[0]), by_start);
 	for (int i = 0; i < count; i++) {
 		if (n && pieces[n - 1].end >= pieces[i].start)
 			pieces[n - 1].end = MAX(pieces[n - 1].end, pieces[i].end);
@@ -360,10 +361,10 @@ static int add_runs(const struct piece *p, struct hot_piece *ret)
 	return count;
 }
 
-int hot_take(struct hot_set *h, bool spared, u32 *ret_child, struct hot_piece **ret)
+int hot_take(struct hot_set *h, bool spared, int most, u32 *ret_child, struct hot_piece **ret)
 {
 	struct hot_piece *pieces;
-	int count = 0, max;
+	int count = 0;
 
 	*ret = NULL;
 	*ret_child = 0;
@@ -383,10 +384,10 @@ int hot_take(struct hot_set *h, bool spared, u32 *ret_child, struct hot_piece **
 			count += add_runs(p, &pieces[count]);
 		age(p);
 	}
-	max = h->many ? HOT_MANY : HOT_FEW;
-	if (count > max) {
+	most = MIN(most, h->many ? HOT_MANY : HOT_FEW);
+	if (count > most) {
 		qsort(pieces, (size_t)count, sizeof(pieces[0]), by_serial);
-		count = max;
+		count = most;
 	}
 	*ret = pieces;
 	return join(pieces, count);

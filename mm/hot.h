@@ -23,6 +23,8 @@
  * use their memory. */
 #define HOT_FEW 128
 #define HOT_MANY 2048
+/* Of each, at most. */
+#define HOT_BYTES (16UL << 10)
 
 struct hot_piece {
 	u64 start, end;
@@ -58,8 +60,9 @@ bool hot_children_stay(struct hot_set *h);
 /*
  * The pieces for a fork, which counts, in the order of addresses and none beside another. Those
  * that have been hot for long are tried without then. spared: what was noted by a parent that is
- * away does not count. *ret_child: a name for the child, not 0. *ret: to be freed, or NULL.
+ * away does not count. most: so many at most. *ret_child: a name for the child, not 0. *ret: to be
+ * freed, or NULL.
  */
-int hot_take(struct hot_set *h, bool spared, u32 *ret_child, struct hot_piece **ret);
+int hot_take(struct hot_set *h, bool spared, int most, u32 *ret_child, struct hot_piece **ret);
 
 #endif

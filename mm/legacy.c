@@ -65,7 +65,8 @@ struct legacies {
 	_Atomic u32 alarm; /* futex of the watching thread: rises with the parent's end */
 	_Atomic u32 busy;  /* futex: that thread uses the memory file */
 
-	_Atomic u32 leaving; /* futex: children that have ended and may leave much soon */
+	_Atomic u32 leaving;  /* futex: children that have ended and may leave much soon */
+	_Atomic bool in_vain; /* none of them has since a fork waited */
 };
 
 static _Atomic u32 all;
@@ -220,7 +221,7 @@ static struct legacies *legacies_new(struct pgalloc *memory)
 void legacy_expect(struct mm *mm, u64 bytes)
 {
 	mutex_assert_held(&mm->active_lock);
-	if (!mm->bequest || bytes <= BYTES_MAX)
+	if (!mm->bequest || bytes <= BYTES_MAX || atomic_load(&mm->apart) || mm_dumpable(mm) != 1)
 		return;
 	mm->leaving = true;
 	atomic_fetch_add(&mm->bequest->leaving, 1);
@@ -231,6 +232,7 @@ void legacy_left(struct mm *mm)
 	if (!mm->leaving)
 		return;
 	mm->leaving = false;
+	atomic_store(&mm->bequest->in_vain, false);
 	atomic_fetch_sub(&mm->bequest->leaving, 1);
 	host_futex_wake(&mm->bequest->leaving, 1, true);
 }
@@ -388,10 +390,13 @@ void legacy_leave(struct mm *mm)
 		home_child_gone(mm);
 	}
 	mutex_unlock(&mm->active_lock);
-	much = l && l->bytes > BYTES_MAX;
-	if (!l)
+	if (!l) {
+		/* Whoever empties it says so: not both of us. */
 		atomic_fetch_sub(&all, 1);
-	else if (!hand_over(mm->bequest, mm->bequest_era, l))
+		return;
+	}
+	much = l->bytes > BYTES_MAX;
+	if (!hand_over(mm->bequest, mm->bequest_era, l))
 		discard(mm->bequest, l);
 	else if (much)
 		begin_watch(mm->bequest);
@@ -432,13 +437,15 @@ struct legacy *legacy_take(struct mm *parent)
 		leaving = atomic_load(&x->leaving);
 		while ((l = pop(x)) && platform_as_dead(l->as))
 			discard(x, l);
-		if (l || !leaving)
+		if (l || !leaving || atomic_load(&x->in_vain))
 			return l;
 		/* To copy and map all of that costs more than the wait for it. */
 		if (!until)
 			until = host_clock_ns(CLOCK_MONOTONIC) + LEAVE_NS;
-		if (host_clock_ns(CLOCK_MONOTONIC) >= until)
+		if (host_clock_ns(CLOCK_MONOTONIC) >= until) {
+			atomic_store(&x->in_vain, true);
 			return NULL;
+		}
 		host_futex_wait_until(&x->leaving, leaving, until);
 	}
 }

@@ -171,6 +171,19 @@ static bool shared_writable(const struct vma *v)
 	return (v->flags & VMA_SHARED) && (v->max_prot & PROT_WRITE);
 }
 
+/* One by one that takes the host long: with more of them all goes at once. */
+#define SHARED_MAX 64
+
+static bool many_shared(struct mm *mm, const struct vma *first)
+{
+	u32 count = 0;
+
+	for (const struct vma *v = first; v && count <= SHARED_MAX;
+	     v = vma_set_marked(&mm->vmas, v->end, VMA_MARK_FILE))
+		count += shared_writable(v);
+	return count > SHARED_MAX;
+}
+
 static void unmap_all_of(struct mm *mm, const struct vma *v, struct stub_batch *b)
 {
 	struct pma *p = pma_set_seek(&mm->pmas, v->start);
@@ -190,6 +203,8 @@ static bool drop_shared(struct mm *mm)
 	struct vma *v, *first = vma_set_marked(&mm->vmas, 0, VMA_MARK_FILE);
 	struct stub_batch b;
 
+	if (many_shared(mm, first))
+		return false;
 	stub_batch_begin(mm, &b);
 	for (v = first; v; v = vma_set_marked(&mm->vmas, v->end, VMA_MARK_FILE))
 		if (shared_writable(v))

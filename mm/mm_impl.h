@@ -456,7 +456,7 @@ struct legacy {
 bool legacy_wanted(struct mm *mm);
 /* mm, which has ended, owns so much: its parent's next fork may wait until it has left it. */
 void legacy_expect(struct mm *mm, u64 bytes);
-/* It has, or leaves nothing. */
+/* It has, or leaves nothing. Under active_lock, or by who alone still has mm. */
 void legacy_left(struct mm *mm);
 /* By the last who has a reference, legacy_wanted: mm's memory is given up and mm->as is NULL, or
  * nothing has changed. No locks. */

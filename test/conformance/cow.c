@@ -431,6 +431,45 @@ static long own_kb(const char *p)
 	return strtol(conf_smaps_row(p, "Private_Dirty:"), NULL, 10);
 }
 /* What many children write a few bytes each of is theirs; the rest stays their parent's. */
+static void write_it(void *arg)
+{
+	*(volatile char *)arg = 9;
+}
+static void check_marks(const char *p, size_t pages)
+{
+	for (size_t i = 0; i < pages; i++)
+		CHECK_EQ(p[i * PG], 1);
+}
+/* What children write is theirs at once; what the parent makes read-only between two, is so for the
+ * next. */
+CASE(rights_of_what_children_write)
+{
+	const size_t pages = 64;
+	char *p = rw(pages);
+	memset(p, 1, pages * PG);
+	for (int round = 0; round < 12; round++) {
+		size_t n = round < 8 ? pages : pages / 2;
+		if (round == 8)
+			OK(mprotect(p + pages / 2 * PG, pages / 2 * PG, PROT_READ));
+		pid_t pid = OK(fork());
+		if (pid == 0) {
+			check_marks(p, pages);
+			for (size_t i = n; i > 0; i--)
+				p[(i - 1) * PG] = 2;
+			if (round >= 8)
+				CHECK_EQ(conf_signal_of(write_it, p + (pages - 1) * PG), SIGSEGV);
+			if (round >= 8)
+				write_it(p + pages / 2 * PG);
+			_exit(0);
+		}
+		int status = conf_wait_status(pid);
+		if (round < 8)
+			CHECK_EQ(status, 0);
+		else
+			CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+		check_marks(p, pages);
+	}
+}
 CASE(children_own_what_they_write)
 {
 	size_t size = 4UL << 20;

@@ -30,10 +30,11 @@ static int take(struct hot_set *h, bool spared)
 {
 	struct hot_piece *p;
 	u32 child;
-	int count = hot_take(h, spared, &child, &p);
+	int count = hot_take(h, spared, HOT_MANY, &child, &p);
 
 	assert_in_range(count, 0, HOT_MANY);
-	memcpy(taken, p, (size_t)count * sizeof(*p));
+	if (count)
+		memcpy(taken, p, (size_t)count * sizeof(*p));
 	free(p);
 	return count;
 }
@@ -90,6 +91,27 @@ static void test_tried_without(void **state)
 		assert_int_equal(take(h, false), 0);
 	note(h, 1);
 	assert_int_equal(take(h, false), 0);
+	hot_put(h);
+}
+
+/* Where memory is short, the newest alone. */
+static void test_few(void **state)
+{
+	struct hot_set *h = hot_new();
+	struct hot_piece *p;
+	u32 child;
+
+	for (int fork = 0; fork < 2; fork++) {
+		for (u64 i = 0; i < 8; i++)
+			note(h, 2 * i);
+		take(h, false);
+	}
+	assert_int_equal(hot_take(h, false, 3, &child, &p), 3);
+	for (u64 i = 0; i < 3; i++)
+		assert_int_equal(p[i].start, piece(2 * (5 + i)));
+	free(p);
+	assert_int_equal(hot_take(h, false, 0, &child, &p), 0);
+	free(p);
 	hot_put(h);
 }
 
@@ -186,10 +208,10 @@ static void test_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_two_forks),      cmocka_unit_test(test_tried_without),
-		cmocka_unit_test(test_full),	       cmocka_unit_test(test_away),
-		cmocka_unit_test(test_away_and_child), cmocka_unit_test(test_siblings),
-		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_two_forks), cmocka_unit_test(test_tried_without),
+		cmocka_unit_test(test_full),	  cmocka_unit_test(test_few),
+		cmocka_unit_test(test_away),	  cmocka_unit_test(test_away_and_child),
+		cmocka_unit_test(test_siblings),  cmocka_unit_test(test_many),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

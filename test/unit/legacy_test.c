@@ -4,6 +4,7 @@
 #include "mm/mm_impl.h"
 #include "mm_fixture.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #define PIECES 32
@@ -176,6 +177,101 @@ static void test_used_memory(void **state)
 	assert_true(pgalloc_kept(memory) >= USED * PAGE_SIZE);
 	pgalloc_drain(memory);
 	assert_true(pgalloc_kept(memory) < USED * PAGE_SIZE);
+	end();
+}
+
+/* What became read-only stays so in what the next child's copies are mapped over. */
+static void test_lost_rights(void **state)
+{
+	struct mm *child;
+	u32 v = 9;
+
+	begin_reusing(true);
+	for (u64 at = 0; at < STEP / 2; at += PAGE_SIZE)
+		assert_int_equal(fake_access(procs[0].mm, piece(1) + at, &(u32){ 1 }, 4, true), 0);
+	maps_of_last_child();
+	assert_int_equal(
+		mm_mprotect(procs[0].mm, piece(1) + PAGE_SIZE, PAGE_SIZE, PROT_READ, &no_limits),
+		0);
+	child = fork_child();
+	assert_int_equal(fake_access(child, piece(1), &v, 4, true), 0);
+	assert_int_equal(fake_access(child, piece(1) + PAGE_SIZE, &v, 4, true), DENIED);
+	end_child(child);
+	end();
+}
+
+static void write_used(struct mm *mm, u64 count)
+{
+	for (u32 i = 0; i < count; i++)
+		assert_int_equal(fake_access(mm, used(i), &i, 4, true), 0);
+}
+
+/* Where there is no memory for copies, a fork shares. */
+static void test_no_memory_for_copies(void **state)
+{
+	struct pgalloc_opts opts = { .mode = PGALLOC_ALLOCATE };
+	struct mem_range most;
+	struct mm *child;
+	u64 copied;
+	u32 got;
+
+	begin_reusing(true);
+	map_anon(procs[0].mm, USED_BASE, USED * STEP / 2, PROT_READ | PROT_WRITE, MAP_FIXED,
+		 &no_limits);
+	write_used(procs[0].mm, USED);
+	for (u32 n = 0; n < 4; n++) {
+		child = fork_child();
+		write_used(child, USED);
+		usleep(5000);
+		end_child(child);
+	}
+	pgalloc_drain(memory);
+	for (u64 left = 8 * PAGE_SIZE; left <= 32 * HOT_BYTES; left *= 2) {
+		assert_int_equal(
+			pgalloc_allocate(memory, pgalloc_room(memory) - left, &opts, &most), 0);
+		copied = pgalloc_copied(memory);
+		child = fork_child();
+		/* What is left is for writes, too. */
+		assert_true(pgalloc_copied(memory) - copied <= left / 2);
+		for (u32 i = 0; i < USED; i++) {
+			assert_int_equal(fake_access(child, used(i), &got, 4, false), 0);
+			assert_int_equal(got, i);
+		}
+		end_child(child);
+		memfile_put(pgalloc_file(memory), most);
+	}
+	end();
+}
+
+static _Atomic bool drained_enough;
+
+static void *drain_on(void *arg)
+{
+	while (!atomic_load(&drained_enough))
+		pgalloc_drain(memory);
+	return arg;
+}
+
+/* Children that own much and leave, or cannot, beside somebody who asks for all that is kept. */
+static void test_leave_beside_drain(void **state)
+{
+	pthread_t drainer;
+
+	begin_reusing(true);
+	map_anon(procs[0].mm, USED_BASE, 1UL << 20, PROT_READ | PROT_WRITE, MAP_FIXED, &no_limits);
+	atomic_store(&drained_enough, false);
+	assert_int_equal(pthread_create(&drainer, NULL, drain_on, NULL), 0);
+	for (u32 n = 0; n < 300; n++) {
+		struct mm *child = fork_child();
+
+		fake.refuse_park_every = n % 2;
+		for (u64 at = 0; at < 1UL << 20; at += 4 * PAGE_SIZE)
+			assert_int_equal(fake_access(child, USED_BASE + at, &n, 4, true), 0);
+		end_child(child);
+		fake.refuse_park_every = 0;
+	}
+	atomic_store(&drained_enough, true);
+	pthread_join(drainer, NULL);
 	end();
 }
 
@@ -369,11 +465,19 @@ static void test_home(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_spares_mappings), cmocka_unit_test(test_changed_parent),
-		cmocka_unit_test(test_parent_owns),	cmocka_unit_test(test_families),
-		cmocka_unit_test(test_drained),		cmocka_unit_test(test_home),
-		cmocka_unit_test(test_makes_room),	cmocka_unit_test(test_trust),
-		cmocka_unit_test(test_reads_nothing),	cmocka_unit_test(test_used_memory),
+		cmocka_unit_test(test_spares_mappings),
+		cmocka_unit_test(test_changed_parent),
+		cmocka_unit_test(test_parent_owns),
+		cmocka_unit_test(test_families),
+		cmocka_unit_test(test_drained),
+		cmocka_unit_test(test_home),
+		cmocka_unit_test(test_makes_room),
+		cmocka_unit_test(test_trust),
+		cmocka_unit_test(test_reads_nothing),
+		cmocka_unit_test(test_used_memory),
+		cmocka_unit_test(test_lost_rights),
+		cmocka_unit_test(test_no_memory_for_copies),
+		cmocka_unit_test(test_leave_beside_drain),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
