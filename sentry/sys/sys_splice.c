@@ -34,9 +34,19 @@ static int offset_in(struct task *t, u64 addr, struct offset_arg *ret)
 	*ret = (struct offset_arg){ .addr = ua(addr), .given = addr != 0 };
 	if (!addr)
 		return 0;
-	if (copy_in(t, &ret->value, ret->addr, sizeof(ret->value)) < 0)
-		return -EFAULT;
-	return (s64)ret->value < 0 ? -EINVAL : 0;
+	return copy_in(t, &ret->value, ret->addr, sizeof(ret->value)) < 0 ? -EFAULT : 0;
+}
+
+/* Linux's rw_verify_area: all of it has offsets. A stream's is 0. */
+static int verify_area(u64 offset, u64 len)
+{
+	return (s64)len < 0 || (s64)offset < 0 || (s64)(offset + len) < 0 ? -EINVAL : 0;
+}
+
+/* Whether pread works. */
+static bool has_offsets(const struct file *f)
+{
+	return f->ops->seek || inode_is_dir(f->inode);
 }
 
 /* Takes the position of f when the guest gave no offset. */
@@ -86,42 +96,6 @@ static s64 copy_loop(struct task *t, struct file *in, u64 *in_pos, struct file *
 	return done ? (s64)done : n;
 }
 
-s64 sys_sendfile(struct task *t, const u64 a[6])
-{
-	struct file *out = NULL, *in = fd_get(t->fds, (int)a[1]);
-	u64 count = MIN(a[3], MAX_RW_COUNT);
-	struct offset_arg off = { 0 };
-	s64 n = -EBADF;
-
-	if (!in || !file_readable(in))
-		goto out;
-	n = a[2] && !in->ops->seek ? -ESPIPE : offset_in(t, a[2], &off);
-	if (n < 0)
-		goto out;
-	n = -EBADF;
-	out = fd_get(t->fds, (int)a[0]);
-	if (!out || !file_writable(out))
-		goto out;
-	n = -EINVAL;
-	if ((s64)a[3] < 0 || (file_flags(out) & O_APPEND) || !in->ops->read || !in->ops->seek)
-		goto out;
-	n = 0;
-	if (inode_is_dir(in->inode))
-		n = -EINVAL;
-	if (n < 0 || !count)
-		goto out;
-	n = offset_begin(&off, in);
-	if (n < 0)
-		goto out;
-	n = copy_loop(t, in, &off.value, out, NULL, count, false);
-	if (n > 0 && offset_end(t, &off, in) < 0)
-		n = -EFAULT;
-out:
-	file_put(in);
-	file_put(out);
-	return n;
-}
-
 /* What is in the file from pos on, at most len; the copy itself may make it longer. */
 static s64 length_to_end(struct file *f, u64 pos, u64 len)
 {
@@ -137,7 +111,7 @@ s64 sys_copy_file_range(struct task *t, const u64 a[6])
 {
 	struct file *in = fd_get(t->fds, (int)a[0]), *out = fd_get(t->fds, (int)a[2]);
 	struct offset_arg from = { 0 }, to = { 0 };
-	u64 len = MIN(a[4], MAX_RW_COUNT), limit = task_rlimit(t, RLIMIT_FSIZE);
+	u64 len = a[4], limit = MIN(task_rlimit(t, RLIMIT_FSIZE), INT64_MAX);
 	s64 n = -EBADF;
 
 	if (!in || !out)
@@ -163,9 +137,12 @@ s64 sys_copy_file_range(struct task *t, const u64 a[6])
 	if (n < 0)
 		goto out;
 	n = -EOVERFLOW;
-	if (from.value + len > INT64_MAX || to.value + len > INT64_MAX)
+	if (from.value + len < from.value || to.value + len < to.value)
 		goto out;
-	n = length_to_end(in, from.value, len);
+	n = -EINVAL;
+	if ((s64)from.value < 0 || (s64)to.value < 0)
+		goto out;
+	n = length_to_end(in, from.value, MIN(len, MAX_RW_COUNT));
 	if (n < 0)
 		goto out;
 	/* Up to the limit it is a short copy, without the signal. */
@@ -277,6 +254,54 @@ static s64 file_to_pipe(struct task *t, struct file *in, u64 *in_pos, struct fil
 	return n;
 }
 
+static s64 send_file(struct task *t, struct file *in, struct offset_arg *off, int out_fd, u64 count)
+{
+	struct file *out;
+	s64 n;
+
+	if (!file_readable(in))
+		return -EBADF;
+	if (off->given && !has_offsets(in))
+		return -ESPIPE;
+	n = in->ops->seek ? offset_begin(off, in) : 0;
+	if (!n)
+		n = verify_area(off->value, count);
+	if (n < 0)
+		return n;
+	count = MIN(count, MAX_RW_COUNT);
+	out = fd_get(t->fds, out_fd);
+	n = -EINVAL;
+	if (!out || !file_writable(out))
+		n = -EBADF;
+	else if (!count && (file_is_pipe(out) || has_offsets(in)))
+		n = file_flags(out) & O_APPEND ? n : 0;
+	else if (!(file_flags(out) & O_APPEND) && in->ops->read && in->ops->seek &&
+		 !inode_is_dir(in->inode) && count)
+		n = copy_loop(t, in, &off->value, out, NULL, count, false);
+	else if (S_ISSOCK(in->inode->type) && file_is_pipe(out))
+		n = file_to_pipe(t, in, NULL, out, count, false);
+	file_put(out);
+	if (n > 0 && offset_end(t, off, in) < 0)
+		n = -EFAULT;
+	return n;
+}
+
+s64 sys_sendfile(struct task *t, const u64 a[6])
+{
+	struct offset_arg off;
+	struct file *in;
+	s64 n = offset_in(t, a[2], &off);
+
+	if (n < 0)
+		return n;
+	in = fd_get(t->fds, (int)a[1]);
+	if (!in)
+		return -EBADF;
+	n = send_file(t, in, &off, (int)a[0], a[3]);
+	file_put(in);
+	return n;
+}
+
 /* Offsets belong to the side that is not a pipe; a stream has none. */
 static s64 splice_files(struct task *t, struct file *in, struct offset_arg *in_off,
 			struct file *out, struct offset_arg *out_off, u64 len, u32 flags)
@@ -300,13 +325,16 @@ static s64 splice_files(struct task *t, struct file *in, struct offset_arg *in_o
 		return -EINVAL;
 	if (from_pipe && (file_flags(out) & O_APPEND))
 		return -EINVAL;
+	n = pos ? offset_begin(off, other) : 0;
+	if (!n)
+		n = verify_area(pos ? *pos : 0, len);
+	if (n < 0)
+		return n;
 	if (from_pipe ? !out->ops->write : !in->ops->read)
 		return -EINVAL;
 	if (inode_is_dir(other->inode))
 		return -EINVAL;
-	n = pos ? offset_begin(off, other) : 0;
-	if (n < 0)
-		return n;
+	len = MIN(len, MAX_RW_COUNT);
 	n = from_pipe ? pipe_to_file(t, in, out, pos, len, nonblock)
 		      : file_to_pipe(t, in, pos, out, len, nonblock);
 	if (n > 0 && pos && offset_end(t, off, other) < 0)
@@ -318,7 +346,6 @@ s64 sys_splice(struct task *t, const u64 a[6])
 {
 	struct offset_arg in_off = { 0 }, out_off = { 0 };
 	struct file *in = NULL, *out = NULL;
-	u64 len = MIN(a[4], MAX_RW_COUNT);
 	s64 n = 0;
 
 	if (!a[4])
@@ -327,7 +354,7 @@ s64 sys_splice(struct task *t, const u64 a[6])
 		return -EINVAL;
 	in = fd_get(t->fds, (int)a[0]);
 	out = fd_get(t->fds, (int)a[2]);
-	if (!in || !out || !file_readable(in) || !file_writable(out))
+	if (!in || !out)
 		n = -EBADF;
 	else if ((a[1] && file_is_pipe(in)) || (a[3] && file_is_pipe(out)))
 		n = -ESPIPE;
@@ -335,8 +362,10 @@ s64 sys_splice(struct task *t, const u64 a[6])
 		n = offset_in(t, a[3], &out_off);
 	if (!n)
 		n = offset_in(t, a[1], &in_off);
+	if (!n && (!file_readable(in) || !file_writable(out)))
+		n = -EBADF;
 	if (!n)
-		n = splice_files(t, in, &in_off, out, &out_off, len, (u32)a[5]);
+		n = splice_files(t, in, &in_off, out, &out_off, a[4], (u32)a[5]);
 	if (n == -EPIPE)
 		sys_write_failed(t, n);
 	file_put(in);
@@ -384,10 +413,8 @@ s64 sys_vmsplice(struct task *t, const u64 a[6])
 	rw.write = file_writable(f);
 	n = sys_iov_import(t, ua(a[1]), a[2], &iov);
 	if (!n) {
-		if (!file_is_pipe(f))
-			n = -EBADF;
-		else
-			n = iov.total ? sys_rw_iov(t, f, &iov, &rw) : 0;
+		if (iov.total)
+			n = file_is_pipe(f) ? sys_rw_iov(t, f, &iov, &rw) : -EBADF;
 		sys_iov_free(&iov);
 	}
 	file_put(f);

@@ -186,6 +186,52 @@ CASE(order_of_checks)
 	CHECK_ERR(preadv2(fd, (void *)1, 1, 0, 0x1000), EFAULT);
 	CHECK_EQ(preadv2(fd, &v, 0, 0, 0x1000), 0);
 }
+/* Of the calls that move between files: offsets are fetched first, then it matters what files these
+ * are, then how they are open, then where. */
+CASE(order_of_checks_of_transfers)
+{
+	int fd = temp("abc"), to = shm(), dir = OK(open("/", O_RDONLY | O_DIRECTORY)), p[2], q[2];
+	off_t zero = 0, minus = -1, last = INT64_MAX - 3, *const bad = (off_t *)1;
+	int append = OK(memfd_create("x", 0));
+
+	OK(pipe(p));
+	OK(pipe(q));
+	OK(fcntl(append, F_SETFL, O_APPEND));
+	CHECK_EQ(write(p[1], "hello", 5), 5);
+	CHECK_ERR(splice(p[1], &zero, q[0], NULL, 1, 0), ESPIPE); /* not EBADF */
+	CHECK_ERR(splice(p[1], bad, to, NULL, 1, 0), ESPIPE);
+	CHECK_ERR(splice(p[1], NULL, to, bad, 1, 0), EFAULT);
+	CHECK_ERR(splice(p[1], NULL, to, &minus, 1, 0), EBADF);
+	CHECK_ERR(splice(p[0], NULL, to, &minus, 1, 0), EINVAL);
+	CHECK_ERR(splice(p[0], NULL, to, &last, 10, 0), EINVAL);
+	CHECK_ERR(splice(p[0], NULL, to, NULL, SIZE_MAX, 0), EINVAL);
+	CHECK_ERR(splice(p[0], NULL, append, NULL, 1, 0), EINVAL);
+	CHECK_ERR(sendfile(-1, -1, bad, 1), EFAULT);
+	CHECK_ERR(sendfile(to, p[0], &zero, 1), ESPIPE);
+	CHECK_ERR(sendfile(-1, p[0], &zero, 1), ESPIPE);
+	CHECK_ERR(sendfile(-1, fd, &minus, 1), EINVAL);
+	CHECK_ERR(sendfile(-1, fd, &last, 10), EINVAL);
+	CHECK_ERR(sendfile(-1, fd, NULL, SIZE_MAX), EINVAL);
+	CHECK_ERR(sendfile(-1, fd, NULL, 1), EBADF);
+	CHECK_ERR(sendfile(append, fd, NULL, 1), EINVAL);
+	CHECK_ERR(sendfile(to, p[0], NULL, 0), EINVAL);
+	CHECK_EQ(sendfile(q[1], p[0], NULL, 0), 0);
+	CHECK_EQ(sendfile(to, dir, NULL, 0), 0);
+	CHECK_ERR(sendfile(append, dir, NULL, 0), EINVAL);
+	CHECK_ERR(sendfile(to, dir, NULL, 1), EINVAL);
+	CHECK_ERR(copy_file_range(-1, bad, to, NULL, 1, 0), EBADF);
+	CHECK_ERR(copy_file_range(dir, bad, to, NULL, 1, 0), EFAULT);
+	CHECK_ERR(copy_file_range(dir, &minus, to, NULL, 1, 0), EISDIR);
+	CHECK_ERR(copy_file_range(to, &minus, p[1], NULL, 1, 0), EINVAL);
+	CHECK_ERR(copy_file_range(to, NULL, append, &minus, 1, 0), EBADF);
+	CHECK_ERR(copy_file_range(to, &minus, to, NULL, 1, 0), EOVERFLOW);
+	CHECK_ERR(copy_file_range(to, &minus, to, NULL, 0, 0), EINVAL);
+	CHECK_EQ(vmsplice(fd, NULL, 0, 0), 0);
+	CHECK_ERR(vmsplice(fd, &(struct iovec){ &zero, 1 }, 1, 0), EBADF);
+	/* Nothing of it was moved. */
+	CHECK_EQ(lseek(to, 0, SEEK_END), 0);
+	CHECK_EQ(splice(p[0], NULL, to, NULL, 100, 0), 5);
+}
 CASE(positions_at_the_end)
 {
 	struct iovec v = { (char *)"0123456789", 10 };
@@ -393,6 +439,21 @@ CASE(sendfile_call)
 	int out = OK(open(conf_path("o"), O_RDWR | O_CREAT, 0600));
 	CHECK_EQ(sendfile(out, in, NULL, 100), 10);
 	CHECK_EQ(lseek(in, 0, SEEK_CUR), 10);
+}
+CASE(sendfile_from_a_socket)
+{
+	int sv[2], p[2];
+	char buf[8];
+
+	OK(socketpair(AF_UNIX, SOCK_STREAM, 0, sv));
+	OK(pipe(p));
+	CHECK_EQ(write(sv[1], "abc", 3), 3);
+	CHECK_ERR(sendfile(shm(), sv[0], NULL, 8), EINVAL);
+	CHECK_EQ(sendfile(p[1], sv[0], NULL, 8), 3);
+	CHECK_EQ(read(p[0], buf, 8), 3);
+	CHECK_MEM(buf, "abc", 3);
+	OK(shutdown(sv[1], SHUT_WR));
+	CHECK_EQ(sendfile(p[1], sv[0], NULL, 8), 0);
 }
 CASE(splice_and_tee)
 {
