@@ -12,7 +12,7 @@
 #define DEADLOCK_STEPS_MAX 10000
 
 struct range_lock {
-	struct list node; /* in vfs_locks.posix, by owner then start */
+	struct list node; /* in vfs_locks.posix: an owner's together, by start */
 	const void *owner;
 	int pid, type;
 	s64 start, end; /* inclusive */
@@ -207,9 +207,21 @@ static void spare_free(struct spare *s)
 	free(s->b);
 }
 
+/* Among its owner's, which F_GETLK finds in their order, else at the end. */
 static void range_insert(struct vfs_locks *l, struct range_lock *r)
 {
-	list_push_back(&l->posix, &r->node);
+	struct list *before = &l->posix;
+	bool seen = false;
+	struct range_lock *other;
+
+	list_for_each (other, &l->posix, node) {
+		if (other->owner == r->owner ? other->start > r->start : seen) {
+			before = &other->node;
+			break;
+		}
+		seen |= other->owner == r->owner;
+	}
+	list_insert_between(&r->node, before->prev, before);
 	l->count++;
 }
 

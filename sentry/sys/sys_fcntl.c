@@ -184,6 +184,8 @@ s64 sys_flock(struct task *t, const u64 a[6])
 	struct file *f;
 	s64 r;
 
+	if (a[1] & LOCK_MAND)
+		return 0; /* Linux grants it, and does nothing */
 	if (op != LOCK_SH && op != LOCK_EX && op != LOCK_UN)
 		return -EINVAL;
 	f = fd_get(t->fds, (int)a[0]);
@@ -369,6 +371,9 @@ static s64 fcntl_file(struct task *t, int fd, struct file *f, int cmd, u64 arg)
 	case F_GETPIPE_SZ:
 	case F_SETPIPE_SZ: return pipe_size(t, f, cmd, (u32)arg);
 	case F_ADD_SEALS:
+		if (!file_writable(f))
+			return -EPERM;
+		return f->ops->fcntl ? f->ops->fcntl(f, cmd, (u32)arg) : -EINVAL;
 	case F_GET_SEALS: return f->ops->fcntl ? f->ops->fcntl(f, cmd, (u32)arg) : -EINVAL;
 	case F_GET_RW_HINT:
 	case F_SET_RW_HINT:

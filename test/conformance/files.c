@@ -771,6 +771,38 @@ CASE(record_locks)
 	q.l_len = 0;
 	OK(fcntl(fd, F_SETLK, &q));
 }
+/* F_GETLK tells of the first of an owner's locks, however they came about. */
+static void look_from_the_start(void *arg)
+{
+	const int *fd = arg;
+	struct flock l = { .l_type = F_WRLCK };
+
+	OK(fcntl(*fd, F_GETLK, &l));
+	CHECK(l.l_type == F_WRLCK && l.l_start == 10 && l.l_len == 2);
+	l = (struct flock){ .l_type = F_WRLCK, .l_start = 12 };
+	OK(fcntl(*fd, F_GETLK, &l));
+	CHECK(l.l_type == F_WRLCK && l.l_start == 13 && l.l_len == 2);
+	l = (struct flock){ .l_type = F_RDLCK, .l_start = 15 };
+	OK(fcntl(*fd, F_GETLK, &l));
+	CHECK(l.l_type == F_WRLCK && l.l_start == 50 && l.l_pid == getppid());
+}
+CASE(record_locks_in_order)
+{
+	static const struct {
+		int type, start, len;
+	} steps[] = {
+		{ F_WRLCK, 50, 1 }, { F_WRLCK, 10, 10 }, { F_RDLCK, 15, 10 }, { F_UNLCK, 12, 1 }
+	};
+	int fd = OK(open(conf_path("f"), O_RDWR | O_CREAT, 0600));
+
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		struct flock l = { .l_type = (short)steps[i].type,
+				   .l_start = steps[i].start,
+				   .l_len = steps[i].len };
+		OK(fcntl(fd, F_SETLK, &l));
+	}
+	conf_join(conf_fork(look_from_the_start, &fd));
+}
 CASE(record_lock_waits)
 {
 	int fd = create("f", "");

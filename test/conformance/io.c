@@ -227,6 +227,8 @@ CASE(order_of_checks_of_transfers)
 	CHECK_ERR(copy_file_range(to, &minus, to, NULL, 1, 0), EOVERFLOW);
 	CHECK_ERR(copy_file_range(to, &minus, to, NULL, 0, 0), EINVAL);
 	CHECK_EQ(vmsplice(fd, NULL, 0, 0), 0);
+	CHECK_ERR(fcntl(p[0], F_ADD_SEALS, F_SEAL_SEAL), EPERM);
+	CHECK_ERR(fcntl(p[1], F_ADD_SEALS, F_SEAL_SEAL), EINVAL);
 	CHECK_ERR(vmsplice(fd, &(struct iovec){ &zero, 1 }, 1, 0), EBADF);
 	/* Nothing of it was moved. */
 	CHECK_EQ(lseek(to, 0, SEEK_END), 0);
