@@ -57,7 +57,7 @@ static int lock_range(struct file *f, const struct flock *fl, s64 *ret_start, s6
 	if (fl->l_len > 0) {
 		if (fl->l_len - 1 > INT64_MAX - start)
 			return -EOVERFLOW;
-		end = start + fl->l_len - 1;
+		end = start + (fl->l_len - 1);
 	} else if (fl->l_len < 0) {
 		if (start + fl->l_len < 0)
 			return -EINVAL;

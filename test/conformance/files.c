@@ -802,6 +802,13 @@ CASE(record_locks_in_order)
 		OK(fcntl(fd, F_SETLK, &l));
 	}
 	conf_join(conf_fork(look_from_the_start, &fd));
+	/* The last byte that there can be, and what would be behind it. */
+	struct flock last = { .l_type = F_WRLCK, .l_start = INT64_MAX, .l_len = 1 };
+	OK(fcntl(fd, F_SETLK, &last));
+	last.l_len = 2;
+	CHECK_ERR(fcntl(fd, F_SETLK, &last), EOVERFLOW);
+	last.l_len = INT64_MIN;
+	CHECK_ERR(fcntl(fd, F_SETLK, &last), EINVAL);
 }
 CASE(record_lock_waits)
 {
