@@ -15,7 +15,7 @@
 #define MAP_KNOWN                                                                                  \
 	(MAP_TYPE | MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_ANONYMOUS | MAP_DENYWRITE |              \
 	 MAP_EXECUTABLE | MAP_GROWSDOWN | MAP_LOCKED | MAP_NORESERVE | MAP_POPULATE |              \
-	 MAP_NONBLOCK | MAP_STACK | MAP_HUGETLB | MAP_32BIT | (0x3f << MAP_HUGE_SHIFT))
+	 MAP_NONBLOCK | MAP_STACK | MAP_HUGETLB | MAP_32BIT | (int)(0x3fU << MAP_HUGE_SHIFT))
 #ifndef MAP_DROPPABLE
 #define MAP_DROPPABLE 0x08
 #endif
