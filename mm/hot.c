@@ -236,15 +236,28 @@ bool hot_window(struct hot_set *h, u64 page, u32 child, u64 *ret_start, u64 *ret
 	return true;
 }
 
-bool hot_knows(struct hot_set *h, u64 start, u64 end)
+u64 hot_bytes(struct hot_set *h, u64 start, u64 end)
+{
+	u64 pages = 0;
+
+	if (!h)
+		return 0;
+	MUTEX_GUARD(&h->lock);
+	for (u64 g = start >> GRANULE_SHIFT; h->count && g << GRANULE_SHIFT < end; g++) {
+		struct piece *p = piece_at(h, g << GRANULE_SHIFT);
+
+		if (p)
+			pages += (u64)__builtin_popcount(p->pages & pages_in(g, start, end));
+	}
+	return pages << PAGE_SHIFT;
+}
+
+u64 hot_size(struct hot_set *h)
 {
 	if (!h)
-		return false;
+		return 0;
 	MUTEX_GUARD(&h->lock);
-	for (u64 at = start; at < end; at = ((at >> GRANULE_SHIFT) + 1) << GRANULE_SHIFT)
-		if (piece_at(h, at))
-			return true;
-	return false;
+	return (u64)h->count << GRANULE_SHIFT;
 }
 
 void hot_child_ended(struct hot_set *h, bool used)
@@ -315,8 +328,7 @@ static int join(struct hot_piece *pieces, int count)
 {
 	int n = 0;
 
-	if (count) /* else there may be no array */
-		qsort(pieces, (size_t)count, sizeof(pieces[0]), by_start);
+	qsort(pieces, (size_t)count, sizeof(pieces[0]), by_start);
 	for (int i = 0; i < count; i++) {
 		if (n && pieces[n - 1].end >= pieces[i].start)
 			pieces[n - 1].end = MAX(pieces[n - 1].end, pieces[i].end);
@@ -384,6 +396,8 @@ int hot_take(struct hot_set *h, bool spared, int most, u32 *ret_child, struct ho
 			count += add_runs(p, &pieces[count]);
 		age(p);
 	}
+	if (!pieces)
+		return 0;
 	most = MIN(most, h->many ? HOT_MANY : HOT_FEW);
 	if (count > most) {
 		qsort(pieces, (size_t)count, sizeof(pieces[0]), by_serial);

@@ -49,8 +49,10 @@ void hot_note(struct hot_set *h, u64 start, u64 end, u32 child, bool away);
  */
 bool hot_window(struct hot_set *h, u64 page, u32 child, u64 *ret_start, u64 *ret_end);
 
-/* Some of [start, end) is hot, or may become so. */
-bool hot_knows(struct hot_set *h, u64 start, u64 end);
+/* How much of [start, end) is hot, or may become so. */
+u64 hot_bytes(struct hot_set *h, u64 start, u64 end);
+/* How much there is of it anywhere; roughly. */
+u64 hot_size(struct hot_set *h);
 
 /* A child has ended. used: long enough after its start, and it has executed nothing. */
 void hot_child_ended(struct hot_set *h, bool used);

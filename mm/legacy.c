@@ -221,7 +221,8 @@ static struct legacies *legacies_new(struct pgalloc *memory)
 void legacy_expect(struct mm *mm, u64 bytes)
 {
 	mutex_assert_held(&mm->active_lock);
-	if (!mm->bequest || bytes <= BYTES_MAX || atomic_load(&mm->apart) || mm_dumpable(mm) != 1)
+	if (!mm->bequest || MIN(bytes, hot_size(mm->hot_set)) <= BYTES_MAX ||
+	    atomic_load(&mm->apart) || mm_dumpable(mm) != 1)
 		return;
 	mm->leaving = true;
 	atomic_fetch_add(&mm->bequest->leaving, 1);
@@ -283,7 +284,7 @@ static bool worth_keeping(struct mm *mm, const struct pma *p, u64 have)
 {
 	u64 len = p->end - p->start, most = BYTES_MAX;
 
-	if (have + len > most && hot_knows(mm->hot_set, p->start, p->end))
+	if (have + len > most && 2 * hot_bytes(mm->hot_set, p->start, p->end) >= len)
 		most = MIN(HOT_BYTES_MAX, pgalloc_limit(mm->memory) / KEEP_SHARE -
 						  MIN(pgalloc_kept(mm->memory),
 						      pgalloc_limit(mm->memory) / KEEP_SHARE));

@@ -199,9 +199,11 @@ static void test_many(void **state)
 		hot_child_ended(h, false);
 	}
 	assert_int_equal(take(h, false), HOT_FEW);
-	assert_true(hot_knows(h, piece(2), piece(3)));
-	assert_false(hot_knows(h, piece(1), piece(2)));
-	assert_true(hot_knows(h, piece(1), piece(3)));
+	assert_int_equal(hot_bytes(h, piece(2), piece(3)), PIECE);
+	assert_int_equal(hot_bytes(h, piece(1), piece(2)), 0);
+	assert_int_equal(hot_bytes(h, piece(1) + PAGE_SIZE, piece(3) - PAGE_SIZE),
+			 PIECE - PAGE_SIZE);
+	assert_int_equal(hot_size(h), 2 * HOT_FEW * PIECE);
 	hot_put(h);
 }
 
