@@ -284,9 +284,12 @@ static int move_all(struct mm_op *op, struct remap *r)
 static s64 remap_locked(struct mm_op *op, struct remap *r)
 {
 	struct mm *mm = op->mm;
+	bool beyond = r->old_len > mm->max - r->old;
 	struct vma *v;
 	int err;
 
+	if (beyond && (r->flags & MREMAP_FIXED))
+		return -EFAULT;
 	if (r->flags & MREMAP_FIXED) {
 		err = r->new < mm->min		 ? -EPERM
 		      : r->old_len == r->new_len ? move_all(op, r)
@@ -300,10 +303,13 @@ static s64 remap_locked(struct mm_op *op, struct remap *r)
 	if (!(r->flags & MREMAP_DONTUNMAP) && r->old_len >= r->new_len && r->new_len) {
 		if (r->old_len == r->new_len)
 			return (s64)r->old;
+		/* The rest goes as by munmap. */
+		if (beyond)
+			return -EINVAL;
 		err = mm_unmap_range(op, r->old + r->new_len, r->old + r->old_len);
 		return err < 0 ? err : (s64)r->old;
 	}
-	err = check_vma(op, r, v);
+	err = beyond ? -EFAULT : check_vma(op, r, v);
 	if (err < 0)
 		return err;
 	if (!(r->flags & MREMAP_DONTUNMAP) && r->old_len && can_grow_in_place(mm, r, v)) {
@@ -358,7 +364,7 @@ s64 mm_mremap(struct mm *mm, u64 old, u64 old_len, u64 new_len, int flags, u64 n
 
 	if (ret < 0)
 		return ret;
-	if (old >= mm->max || r.old_len > mm->max - old)
+	if (old >= mm->max)
 		return -EFAULT;
 	mm_op_begin(mm, &op);
 	mm->limits = *limits;

@@ -298,3 +298,19 @@ CASE(threads_and_forks)
 }
 
 CONF_MAIN
+/* A length that goes beyond all addresses: to shrink it is an munmap, to grow it a fault. */
+CASE(beyond_the_end)
+{
+	char *p = mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t giant[] = { -4096UL, 1UL << 47, 1UL << 46 };
+
+	for (int i = 0; i < 3; i++) {
+		CHECK(mremap(p, giant[i], 4096, 0) == MAP_FAILED && errno == EINVAL);
+		CHECK(mremap(p, giant[i], 4096, MREMAP_MAYMOVE) == MAP_FAILED && errno == EINVAL);
+	}
+	CHECK(mremap(p, 1UL << 46, 1UL << 46, 0) == p);
+	CHECK(mremap(p, 1UL << 46, (1UL << 46) + 4096, MREMAP_MAYMOVE) == MAP_FAILED &&
+	      errno == EFAULT);
+	OK(munmap(p, 4 * 4096));
+	CHECK(mremap(p, 1UL << 47, 4096, 0) == MAP_FAILED && errno == EFAULT);
+}
