@@ -115,6 +115,7 @@ int host_thread_start(void *(*fn)(void *arg), void *arg, size_t stack_size)
 
 struct host_worker {
 	_Atomic u32 busy; /* futex */
+	_Atomic int tid;  /* 0: it has not run yet */
 	void (*fn)(void *arg);
 	void *arg;
 	struct host_worker *next;
@@ -144,6 +145,7 @@ static void *worker_main(void *arg)
 {
 	struct host_worker *w = arg;
 
+	atomic_store(&w->tid, (int)syscall(SYS_gettid));
 	do {
 		while (!atomic_load(&w->busy))
 			host_futex_wait_until(&w->busy, 0, UINT64_MAX);
@@ -188,6 +190,21 @@ void host_worker_start(struct host_worker *w, void (*fn)(void *arg), void *arg)
 	w->arg = arg;
 	atomic_store(&w->busy, 1);
 	syscall(SYS_futex, &w->busy, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1);
+}
+
+void host_worker_start_apart(struct host_worker *w, void (*fn)(void *arg), void *arg)
+{
+	int tid = atomic_load(&w->tid), cpu = sched_getcpu();
+	struct host_cpus others;
+
+	host_cpus(&others);
+	if (tid && cpu >= 0 && cpu < HOST_CPUS_MAX) {
+		others.bits[cpu / 64] &= ~(1ULL << (cpu % 64));
+		atomic_store(&threads_bound, true);
+		/* Where there is no other, the host refuses. */
+		sched_setaffinity(tid, sizeof(others), (const cpu_set_t *)&others);
+	}
+	host_worker_start(w, fn, arg);
 }
 
 void host_worker_put(struct host_worker *w)

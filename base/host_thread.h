@@ -32,6 +32,9 @@ struct host_worker;
 int host_worker_get(struct host_worker **ret);
 /* Runs fn(arg) in it. It belongs to nobody from here on. */
 void host_worker_start(struct host_worker *w, void (*fn)(void *arg), void *arg);
+/* The same on another CPU than the caller's: a thread that is woken there by one that goes on would
+ * wait for it. fn ends with host_unbind_cpu(0). */
+void host_worker_start_apart(struct host_worker *w, void (*fn)(void *arg), void *arg);
 /* Gives back one that was not started. */
 void host_worker_put(struct host_worker *w);
 

@@ -273,10 +273,10 @@ static struct pgalloc_opts placement(struct mm *mm, const struct vma *v, u64 sta
 		.optional = end - start > ALLOCATE_ALL,
 	};
 
-	if (before && before->owned && !before->cow) {
+	if (before && before->owned && !before->cow && before->file == mm->memfile) {
 		opts.dir = PGALLOC_UP;
 		opts.hint = pma_range(before).end;
-	} else if (after && after->owned && !after->cow) {
+	} else if (after && after->owned && !after->cow && after->file == mm->memfile) {
 		opts.dir = PGALLOC_DOWN;
 		opts.hint = after->offset;
 	} else {
@@ -312,6 +312,25 @@ int backing_allocate_copy(struct mm *mm, const struct vma *v, const struct pma *
 	if (opts.alone)
 		mm->copy_next = ret->end;
 	return 0;
+}
+
+/* To wake the other thread takes as long as to copy a dozen pages. */
+#define HALVES_MIN (256UL << 10)
+
+int backing_copy_halves(struct mm *mm, const struct vma *v, const struct pma *src,
+			struct mem_range ret[2])
+{
+	struct pgalloc_opts opts = placement(mm, v, src->start, src->end);
+	int err;
+
+	if (src->end - src->start < HALVES_MIN || !pgalloc_second(mm->memory) ||
+	    !platform_cpus_to_spare(mm->platform))
+		return -ENODATA;
+	err = pgalloc_copy_halves(pgalloc_of(src->file), pma_range(src), src->owned && src->cow,
+				  mm->memory, &opts, mm->second_next, ret);
+	if (err == 0)
+		mm->second_next = ret[1].end;
+	return err;
 }
 
 /* Of what is left, huge pages get no more than this part. */

@@ -88,12 +88,62 @@ static int take_over(struct mm *mm, struct vma *v, struct pma *p, bool map_now)
 	return map_now ? backing_map(mm, v, p, false) : 0;
 }
 
+/* Where a copy is, in the order of the guest's addresses. */
+struct copies {
+	int count;
+	struct memfile *file[2];
+	struct mem_range r[2];
+};
+
+static void drop_copies(const struct copies *c, int from)
+{
+	for (int i = from; i < c->count; i++)
+		memfile_put(c->file[i], c->r[i]);
+}
+
+static int make_copies(struct mm *mm, const struct vma *v, const struct pma *part,
+		       struct copies *ret)
+{
+	*ret = (struct copies){ .count = 1, .file = { mm->memfile } };
+	if (backing_copy_large(mm, part, &ret->r[0]) == 0) {
+		ret->file[0] = pgalloc_file(pgalloc_large(mm->memory));
+		return 0;
+	}
+	if (backing_copy_halves(mm, v, part, ret->r) == 0) {
+		ret->count = 2;
+		ret->file[1] = pgalloc_file(pgalloc_second(mm->memory));
+		return 0;
+	}
+	return backing_allocate_copy(mm, v, part, &ret->r[0]);
+}
+
+static int install(struct mm *mm, const struct vma *v, u64 start, const struct copies *c,
+		   bool map_now)
+{
+	for (int i = 0; i < c->count; i++) {
+		struct pma value = {
+			.start = start,
+			.end = start + mem_range_len(c->r[i]),
+			.file = c->file[i],
+			.offset = c->r[i].start,
+			.owned = true,
+		};
+
+		if (backing_install(mm, v, &value, map_now) < 0) {
+			drop_copies(c, i);
+			/* The rest is shared as before: its turn comes. */
+			return i ? 0 : -ENOMEM;
+		}
+		start = value.end;
+	}
+	return 0;
+}
+
 /* VARIANT=-DMINISENTRY_SLOW_COW copies twice: what `minisentry bench --compare` has to notice. */
 static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end, bool map_now)
 {
-	struct memfile *file = mm->memfile;
-	struct pma part = *p, value;
-	struct mem_range dst;
+	struct pma part = *p;
+	struct copies copies;
 	bool owned = p->owned;
 	int err;
 
@@ -101,32 +151,17 @@ static int copy(struct mm *mm, struct vma *v, struct pma *p, u64 start, u64 end,
 	part.end = end;
 	part.offset = pma_subrange(p, start, end).start;
 	ASSERT(p->host_map != PMA_MAP_WRITE);
-	err = backing_copy_large(mm, &part, &dst);
-	if (err == 0)
-		file = pgalloc_file(pgalloc_large(mm->memory));
-	else
-		err = backing_allocate_copy(mm, v, &part, &dst);
-	if (err < 0)
-		return err;
+	err = make_copies(mm, v, &part, &copies);
 #ifdef MINISENTRY_SLOW_COW
-	memfile_put(file, dst);
-	file = mm->memfile;
-	err = backing_allocate_copy(mm, v, &part, &dst);
+	if (err == 0) {
+		drop_copies(&copies, 0);
+		err = make_copies(mm, v, &part, &copies);
+	}
+#endif
+	if (err == 0)
+		err = install(mm, v, start, &copies, map_now);
 	if (err < 0)
 		return err;
-#endif
-	value = (struct pma){
-		.start = start,
-		.end = end,
-		.file = file,
-		.offset = dst.start,
-		.owned = true,
-	};
-	err = backing_install(mm, v, &value, map_now);
-	if (err < 0) {
-		memfile_put(file, dst);
-		return -ENOMEM;
-	}
 	mm->ahead += end - start - PAGE_SIZE; /* holes of the source, too */
 	if (owned)
 		MM_COUNT(mm, break_copy);

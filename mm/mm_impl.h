@@ -119,7 +119,8 @@ struct mm {
 	struct home *home;	    /* home.c; protected by active_lock */
 	struct home_watch *away;    /* of the one whose memory it shares since fork; a reference */
 	struct fork_watch *watched; /* by its parent, as long as it has memory; a reference */
-	u64 copy_next;		    /* in the memory file, behind the last copy that lies alone */
+	u64 second_next; /* in the second memory file, behind the last half copied there */
+	u64 copy_next;	 /* in the memory file, behind the last copy that lies alone */
 	bool loose; /* there may be mappings that no pma tells of: unmapped by the guest, or not */
 	u64 spurious_addr; /* last fault that found its page mapped, and how often */
 	u32 spurious_count;
@@ -402,6 +403,11 @@ int backing_allocate_copy(struct mm *mm, const struct vma *v, const struct pma *
 /* The same on a huge page, of the memory's large file, for 2 MiB that all exist. Huge pages or not,
  * the guest's memory is as much. -ENODATA: not for these. */
 int backing_copy_large(struct mm *mm, const struct pma *src, struct mem_range *ret);
+
+/* The same in two halves of src, the second one in the memory's second file. -ENODATA: too little,
+ * or there is no CPU for it. */
+int backing_copy_halves(struct mm *mm, const struct vma *v, const struct pma *src,
+			struct mem_range ret[2]);
 
 /* ---- kept memory (keep.c); active_lock held ---- */
 

@@ -3,6 +3,7 @@
 
 #include "base/host_mem.h"
 #include "base/host_sync.h"
+#include "base/host_thread.h"
 #include "base/safecopy.h"
 
 #include <stdlib.h>
@@ -405,6 +406,90 @@ int pgalloc_allocate_copy(struct pgalloc *from, struct mem_range src, bool still
 		to->file.ops->put(&to->file, dst);
 	else
 		*ret = dst;
+	return err;
+}
+
+/* ---- in two threads ---- */
+
+#define HALVES_STEP (64UL << 10)
+
+struct halves {
+	struct pgalloc *from, *to[2];
+	struct mem_range src[2], dst[2];
+	bool still;
+	_Atomic u64 next[2]; /* bytes of each half that somebody copies, or has */
+	_Atomic int err;     /* of any step */
+	_Atomic u32 helped;  /* futex: 1 when the other thread is done */
+};
+
+static void copy_steps(struct halves *h, int half)
+{
+	u64 len = mem_range_len(h->src[half]), at;
+
+	while ((at = atomic_fetch_add(&h->next[half], HALVES_STEP)) < len) {
+		u64 n = MIN(HALVES_STEP, len - at);
+		struct mem_range src = { h->src[half].start + at, h->src[half].start + at + n };
+		struct mem_range dst = { h->dst[half].start + at, h->dst[half].start + at + n };
+		int err = copy_between(h->from, src, h->still, h->to[half], dst);
+
+		if (err < 0)
+			atomic_store(&h->err, err);
+	}
+}
+
+static void help(void *arg)
+{
+	struct halves *h = arg;
+
+	copy_steps(h, 1);
+	host_unbind_cpu(0);
+	atomic_store(&h->helped, 1);
+	host_futex_wake(&h->helped, 1, true);
+}
+
+static void copy_both(struct halves *h)
+{
+	struct host_worker *w;
+	bool helper = host_worker_get(&w) == 0;
+
+	if (helper)
+		host_worker_start_apart(w, help, h);
+	copy_steps(h, 0);
+	/* What the other has not come to. */
+	copy_steps(h, 1);
+	while (helper && !atomic_load(&h->helped))
+		host_futex_wait_until(&h->helped, 0, UINT64_MAX);
+}
+
+int pgalloc_copy_halves(struct pgalloc *from, struct mem_range src, bool still, struct pgalloc *p,
+			const struct pgalloc_opts *opts, u64 second_hint, struct mem_range ret[2])
+{
+	u64 middle = src.start + page_down(mem_range_len(src) / 2);
+	struct pgalloc_opts second_opts = *opts;
+	struct halves h = {
+		.from = from,
+		.to = { p, p->second },
+		.src = { { src.start, middle }, { middle, src.end } },
+		.still = still,
+	};
+	int err = pgalloc_allocate(p, mem_range_len(h.src[0]), opts, &h.dst[0]);
+
+	if (err < 0)
+		return err;
+	second_opts.hint = second_hint;
+	second_opts.dir = PGALLOC_UP;
+	err = pgalloc_allocate(p->second, mem_range_len(h.src[1]), &second_opts, &h.dst[1]);
+	if (err < 0) {
+		p->file.ops->put(&p->file, h.dst[0]);
+		return err;
+	}
+	copy_both(&h);
+	err = atomic_load(&h.err);
+	for (int i = 0; i < 2; i++) {
+		if (err < 0)
+			h.to[i]->file.ops->put(&h.to[i]->file, h.dst[i]);
+		ret[i] = h.dst[i];
+	}
 	return err;
 }
 

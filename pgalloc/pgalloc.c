@@ -24,7 +24,12 @@ struct pgalloc *pgalloc_large(struct pgalloc *p)
 	return p->large;
 }
 
-/* ---- the limit, which a large file shares with its parent ---- */
+struct pgalloc *pgalloc_second(struct pgalloc *p)
+{
+	return p->second;
+}
+
+/* ---- the limit, which large and second files share with their parent ---- */
 
 /* Bytes of p's limit that are taken. */
 static u64 taken(const struct pgalloc *p)
@@ -145,7 +150,7 @@ static int map_chunk(struct pgalloc *p, u64 index, void **ret)
 	void *room;
 	int err;
 
-	if (!p->parent)
+	if (!p->whole_units)
 		return host_mmap(NULL, PGALLOC_CHUNK_SIZE, PROT_READ | PROT_WRITE, flags,
 				 p->file.host_fd, offset, ret);
 	err = host_mmap(NULL, PGALLOC_CHUNK_SIZE + PGALLOC_LARGE_UNIT, PROT_NONE,
@@ -249,7 +254,20 @@ int pgalloc_add_large(struct pgalloc *p, int host_fd, int stub_slot)
 	if (r < 0)
 		return r;
 	large->parent = p;
+	large->whole_units = true;
 	p->large = large;
+	return 0;
+}
+
+int pgalloc_add_second(struct pgalloc *p, int stub_slot)
+{
+	struct pgalloc *second;
+	int r = pgalloc_new_memfd(stub_slot, p->limit, &second);
+
+	if (r < 0)
+		return r;
+	second->parent = p;
+	p->second = second;
 	return 0;
 }
 
@@ -258,6 +276,7 @@ void pgalloc_free(struct pgalloc *p)
 	if (!p)
 		return;
 	pgalloc_free(p->large);
+	pgalloc_free(p->second);
 	if (p->extents.reserved)
 		log_debug("pgalloc: %lu bytes still in use at the end", p->extents.reserved);
 	for (size_t i = 0; i < PGALLOC_MAX_CHUNKS; i++)
@@ -437,7 +456,7 @@ int pgalloc_allocate(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts
 	int err;
 
 	ASSERT(len && page_aligned(len));
-	ASSERT(!p->parent || (opts->huge && !(len & (PGALLOC_LARGE_UNIT - 1))));
+	ASSERT(!p->whole_units || (opts->huge && !(len & (PGALLOC_LARGE_UNIT - 1))));
 	do {
 		err = reserve_once(p, len, opts, &r);
 	} while (err == -ENOMEM && (ask_keepers(top, false) > 0 ||
@@ -556,6 +575,8 @@ void pgalloc_usage(struct pgalloc *p, struct pgalloc_usage *ret)
 		ret->committed = 0;
 	if (p->large && host_mem_allocated(p->large->file.host_fd, &more) == 0)
 		ret->committed += more;
+	if (p->second && host_mem_allocated(p->second->file.host_fd, &more) == 0)
+		ret->committed += more;
 	ret->reserved -= MIN(pgalloc_kept(p), ret->reserved);
 	ret->committed -= MIN(pgalloc_kept(p) + recycled, ret->committed);
 }
@@ -567,7 +588,8 @@ u64 pgalloc_acct_usage(struct pgalloc *p, u32 acct_id)
 	mutex_lock(&p->lock);
 	bytes = extents_acct(&p->extents, acct_id);
 	mutex_unlock(&p->lock);
-	return bytes + (p->large ? pgalloc_acct_usage(p->large, acct_id) : 0);
+	return bytes + (p->large ? pgalloc_acct_usage(p->large, acct_id) : 0) +
+	       (p->second ? pgalloc_acct_usage(p->second, acct_id) : 0);
 }
 
 #define SHARED_STEP 1024 /* ranges under the lock at a time */
@@ -581,13 +603,15 @@ u64 pgalloc_shared(struct pgalloc *p, u32 acct_id)
 		at = extents_shared(&p->extents, at, acct_id, SHARED_STEP, &bytes);
 		mutex_unlock(&p->lock);
 	} while (at);
-	return bytes;
+	return bytes + (p->large ? pgalloc_shared(p->large, acct_id) : 0) +
+	       (p->second ? pgalloc_shared(p->second, acct_id) : 0);
 }
 
 u64 pgalloc_copied(const struct pgalloc *p)
 {
 	return atomic_load_explicit(&p->copied, memory_order_relaxed) +
-	       (p->large ? pgalloc_copied(p->large) : 0);
+	       (p->large ? pgalloc_copied(p->large) : 0) +
+	       (p->second ? pgalloc_copied(p->second) : 0);
 }
 
 u64 pgalloc_room(struct pgalloc *p)

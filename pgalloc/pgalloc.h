@@ -76,6 +76,13 @@ int pgalloc_add_large(struct pgalloc *p, int host_fd, int stub_slot);
 /* That file's allocator, or NULL. */
 struct pgalloc *pgalloc_large(struct pgalloc *p);
 /*
+ * Another memfd of small pages beside p's: the host lets one thread at a time write to a file, so
+ * two copy to both of them twice as fast. It shares p's limit, reclaim and usage figures, and is
+ * freed with p.
+ */
+int pgalloc_add_second(struct pgalloc *p, int stub_slot);
+struct pgalloc *pgalloc_second(struct pgalloc *p);
+/*
  * Who can give memory back when an allocation meets the limit (the page cache of files that nobody
  * maps): called without pgalloc's lock but under the caller's, so it takes others by trylock alone.
  * Returns the bytes that it freed; the allocation is tried again while that is not 0. Set once, at
@@ -125,6 +132,13 @@ int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_r
 int pgalloc_allocate_copy(struct pgalloc *from, struct mem_range src, bool still,
 			  struct pgalloc *to, const struct pgalloc_opts *opts,
 			  struct mem_range *ret);
+/*
+ * Allocates two ranges for the halves of src (of whole pages), in p and in its second file (opts
+ * and second_hint, mode allocate), and copies what src has, in two threads if the host has one to
+ * spare. still: as above. 0, -ENOMEM.
+ */
+int pgalloc_copy_halves(struct pgalloc *from, struct mem_range src, bool still, struct pgalloc *p,
+			const struct pgalloc_opts *opts, u64 second_hint, struct mem_range ret[2]);
 /* Copies src, all of it committed, over dst, which the caller alone has and whatever is in it.
  * still: as above. 0, -ENODATA (a page of src is not committed; dst is unchanged), -ENOMEM. */
 int pgalloc_copy_onto(struct pgalloc *from, struct mem_range src, bool still, struct pgalloc *to,

@@ -25,8 +25,9 @@ struct pgalloc {
 	u64 (*reclaim)(void *arg, u64 bytes); /* set before use; may be NULL */
 	void *reclaim_arg;
 
-	struct pgalloc *large;	/* set before use; may be NULL */
-	struct pgalloc *parent; /* immutable: whose large file this is; may be NULL */
+	struct pgalloc *large, *second; /* set before use; each may be NULL */
+	struct pgalloc *parent;		/* immutable: whose large or second file this is; or NULL */
+	bool whole_units;		/* immutable: a large file */
 
 	struct mutex lock;	/* RANK_PGALLOC */
 	struct extents extents; /* protected by lock */

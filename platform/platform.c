@@ -317,3 +317,8 @@ size_t platform_xstate_size(const struct platform *p)
 {
 	return p->xstate.size;
 }
+
+bool platform_cpus_to_spare(const struct platform *p)
+{
+	return p->spin && atomic_load_explicit(&p->active, memory_order_relaxed) * 2 <= p->cpus;
+}

@@ -69,6 +69,9 @@ int platform_new(const struct platform_config *config, struct platform **ret);
  * first half, before the first as_new. 0 or -errno. */
 int platform_start(struct platform *p);
 /* Kills and reaps the zygote and every stub. */
+/* There is a CPU for each side of each context that runs, so one for who works in a sentry thread's
+ * place while its guest waits. */
+bool platform_cpus_to_spare(const struct platform *p);
 void platform_free(struct platform *p);
 enum platform_kind platform_kind_of(const struct platform *p);
 /* True: a context is its maker's, who alone may switch or free it (ptrace). False: it is its

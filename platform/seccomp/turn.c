@@ -63,12 +63,6 @@ static u32 stub_cpu(struct platform_context *ctx)
 	return *(volatile u32 *)&ctx->shared->cpu & 0xfff;
 }
 
-/* A CPU for each side of each context that runs. */
-static bool cpus_to_spare(struct platform *p)
-{
-	return p->spin && atomic_load_explicit(&p->active, memory_order_relaxed) * 2 <= p->cpus;
-}
-
 static void note_guest_turn(struct platform_context *ctx, u64 ticks)
 {
 	u64 window = ctx->platform->spin_limits.window_tsc;
@@ -253,7 +247,7 @@ static bool decide(struct platform_context *ctx, u32 *ret_rounds)
 	pace->stub_spins = false;
 	if (pair_update(ctx) || pair_join_alone(ctx, window * MOVE_WINDOWS)) {
 		spinning = pace->stub_spins = true;
-	} else if (cpus_to_spare(p) && apart(ctx)) {
+	} else if (platform_cpus_to_spare(p) && apart(ctx)) {
 		bool probe = pace->turns++ % PROBE_EVERY < PROBE_TURNS;
 
 		spinning = probe || pace->guest_tsc < window;

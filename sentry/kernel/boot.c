@@ -71,6 +71,9 @@ static int make_memory(struct boot *b)
 		err = pgalloc_add_large(k->memory, b->host.large_fd, b->disk_store ? 2 : 1);
 	if (err == 0 && pgalloc_large(k->memory))
 		pgalloc_file(pgalloc_large(k->memory))->read_fd = b->host.large_read_fd;
+	if (err == 0)
+		err = pgalloc_add_second(k->memory,
+					 1 + !!b->disk_store + !!pgalloc_large(k->memory));
 	if (err < 0)
 		return boot_error(err, NULL, "cannot make the guest's memory file");
 	return 0;
@@ -92,6 +95,7 @@ static int start_platform(struct boot *b)
 		pc.files[pc.file_count++] = pgalloc_file(b->disk_store);
 	if (pgalloc_large(b->kernel.memory))
 		pc.files[pc.file_count++] = pgalloc_file(pgalloc_large(b->kernel.memory));
+	pc.files[pc.file_count++] = pgalloc_file(pgalloc_second(b->kernel.memory));
 	err = platform_new(&pc, &b->kernel.platform);
 	if (err < 0)
 		return boot_error(err, "`minisentry doctor`, or another --platform",

@@ -493,6 +493,11 @@ void platform_as_retire(struct platform_as *as)
 {
 }
 
+bool platform_cpus_to_spare(const struct platform *p)
+{
+	return true;
+}
+
 bool platform_contexts_bound(const struct platform *p)
 {
 	return true; /* no parent moves to another stub */

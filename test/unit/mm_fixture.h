@@ -115,6 +115,7 @@ static void begin(void)
 
 	assert_int_equal(safecopy_init(), 0);
 	assert_int_equal(pgalloc_new_memfd(0, 1UL << 30, &memory), 0);
+	assert_int_equal(pgalloc_add_second(memory, 1), 0);
 	config = (struct mm_config){ .memory = memory, .fork_reuse = true };
 	memset(procs, 0, sizeof(procs));
 	assert_int_equal(mm_new(&config, &procs[0].mm), 0);

@@ -313,12 +313,55 @@ static void test_copy_large(void **state)
 	pgalloc_free(p);
 }
 
+/* Halves go to two files, what does not exist stays so, and both count as one memory. */
+static void test_copy_halves(void **state)
+{
+	const u64 len = 1UL << 20;
+	struct pgalloc_opts opts = { .dir = PGALLOC_UP };
+	struct pgalloc *p = make(LIMIT), *files[2] = { p };
+	struct mem_range src, dst[2], run;
+	struct pgalloc_usage u;
+	u64 hint = 0;
+
+	assert_int_equal(pgalloc_add_second(p, 1), 0);
+	files[1] = pgalloc_second(p);
+	assert_int_equal(pgalloc_allocate(p, len, &opts, &src), 0);
+	stamp(p, (struct mem_range){ src.start, src.start + 5 * PAGE_SIZE }, 7);
+	stamp(p, (struct mem_range){ src.start + len / 2 - PAGE_SIZE, src.end - 3 * PAGE_SIZE }, 7);
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(pgalloc_copy_halves(p, src, true, p, &opts, hint, dst), 0);
+		for (u64 o = 0; o < len; o += PAGE_SIZE) {
+			int half = o >= len / 2;
+			u64 at = dst[half].start + o % (len / 2), a[512], b[512];
+
+			assert_int_equal(pgalloc_read(p, src.start + o, a, sizeof(a)), 0);
+			assert_int_equal(pgalloc_read(files[half], at, b, sizeof(b)), 0);
+			assert_memory_equal(a, b, sizeof(a));
+		}
+		pgalloc_usage(p, &u);
+		assert_int_equal(u.reserved, 2 * len);
+		assert_int_equal(u.committed, 2 * (len - (len / 2 - 3 * PAGE_SIZE)));
+		assert_true(pgalloc_next_committed(files[1], dst[1], &run));
+		assert_int_equal(mem_range_len(run), len / 2 - 3 * PAGE_SIZE);
+		hint = dst[1].end;
+		for (int half = 0; half < 2; half++)
+			memfile_put(pgalloc_file(files[half]), dst[half]);
+	}
+	/* The limit is one for both. */
+	for (u64 left = pgalloc_room(p); left >= len; left -= len)
+		assert_int_equal(pgalloc_copy_halves(p, src, true, p, &opts, 0, dst), 0);
+	assert_int_equal(pgalloc_copy_halves(p, src, true, p, &opts, 0, dst), -ENOMEM);
+	assert_int_equal(pgalloc_room(p), 0);
+	pgalloc_free(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_random),	  cmocka_unit_test(test_limit),
-		cmocka_unit_test(test_committed), cmocka_unit_test(test_reader),
-		cmocka_unit_test(test_hints),	  cmocka_unit_test(test_copy_large),
+		cmocka_unit_test(test_random),	    cmocka_unit_test(test_limit),
+		cmocka_unit_test(test_committed),   cmocka_unit_test(test_reader),
+		cmocka_unit_test(test_hints),	    cmocka_unit_test(test_copy_large),
+		cmocka_unit_test(test_copy_halves),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
