@@ -10,7 +10,8 @@
 
 struct trim {
 	struct mm *mm;
-	u64 start, offset; /* of the pma that is worked on */
+	struct memfile *file; /* of the pma that is worked on, as are the next two */
+	u64 start, offset;
 	u64 bytes;
 };
 
@@ -35,13 +36,13 @@ static void drop_hole(struct trim *t, u64 from, u64 to)
 	u64 start = guest_of(t, from), end = guest_of(t, to);
 	struct pma *p;
 
-	if (pinned(mm, mm->memfile, r) || pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
+	if (pinned(mm, t->file, r) || pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
 		return;
 	p = pma_set_find(&mm->pmas, start);
 	if (!p || p->end < end)
 		return;
 	pma_set_drop(&mm->pmas, pma_set_isolate(&mm->pmas, p, start, end));
-	memfile_put(mm->memfile, r);
+	memfile_put(t->file, r);
 	t->bytes += to - from;
 }
 
@@ -54,7 +55,7 @@ static bool each_hole(struct trim *t, struct mem_range r, void (*fn)(struct trim
 
 	while (at < end) {
 		r.start = at;
-		if (!pgalloc_next_committed(t->mm->memory, r, &run))
+		if (!pgalloc_next_committed(pgalloc_of(t->file), r, &run))
 			run = (struct mem_range){ end, end };
 		if (fn && run.start > at)
 			fn(t, at, run.start);
@@ -70,6 +71,7 @@ static void trim_pma(struct trim *t, struct pma *p)
 	struct mem_range r = pma_range(p);
 	u64 start = p->start, end = p->end;
 
+	t->file = p->file;
 	t->start = start;
 	t->offset = p->offset;
 	if (!each_hole(t, r, NULL) || pma_set_reserve(&mm->pmas, PMA_RESERVE) < 0)
@@ -94,7 +96,7 @@ u64 mm_trim_locked(struct mm *mm)
 	mm->ahead = 0;
 	for (u64 at = 0; (p = pma_set_seek(&mm->pmas, at));) {
 		at = p->end;
-		if (p->file == mm->memfile && p->owned)
+		if (p->file && p->owned)
 			trim_pma(&t, p);
 	}
 	if (t.bytes)

@@ -297,6 +297,11 @@ static void test_copy_large(void **state)
 	}
 	assert_true(pgalloc_next_committed(large, dst, &run));
 	assert_int_equal(mem_range_len(run), unit);
+	run = (struct mem_range){ dst.start + PAGE_SIZE, dst.start + 5 * PAGE_SIZE };
+	memfile_get(pgalloc_file(large), run);
+	assert_int_equal(pgalloc_shared(p, 0), 4 * PAGE_SIZE);
+	memfile_put(pgalloc_file(large), run);
+	assert_int_equal(pgalloc_shared(p, 0), 0);
 	memfile_put(pgalloc_file(large),
 		    (struct mem_range){ dst.start, dst.start + 3 * PAGE_SIZE });
 	memfile_put(pgalloc_file(large), (struct mem_range){ dst.start + 3 * PAGE_SIZE, dst.end });
