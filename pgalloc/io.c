@@ -419,8 +419,15 @@ struct halves {
 	bool still;
 	_Atomic u64 next[2]; /* bytes of each half that somebody copies, or has */
 	_Atomic int err;     /* of any step */
-	_Atomic u32 helped;  /* futex: 1 when the other thread is done */
 };
+
+/* The other thread's errand, which who asked may take back until it begins: it may get no CPU. */
+struct helping {
+	struct halves *halves;
+	_Atomic u32 state; /* futex */
+};
+
+enum { HELP_ASKED, HELP_BEGUN, HELP_DONE, HELP_REFUSED };
 
 static void copy_steps(struct halves *h, int half)
 {
@@ -439,26 +446,47 @@ static void copy_steps(struct halves *h, int half)
 
 static void help(void *arg)
 {
-	struct halves *h = arg;
+	struct helping *g = arg;
+	u32 asked = HELP_ASKED;
 
-	copy_steps(h, 1);
-	host_unbind_cpu(0);
-	atomic_store(&h->helped, 1);
-	host_futex_wake(&h->helped, 1, true);
+	if (atomic_compare_exchange_strong(&g->state, &asked, HELP_BEGUN)) {
+		copy_steps(g->halves, 1);
+		host_unbind_cpu(0);
+		atomic_store(&g->state, HELP_DONE);
+		host_futex_wake(&g->state, 1, true);
+	} else {
+		host_unbind_cpu(0);
+		free(g); /* it came too late */
+	}
+}
+
+static struct helping *ask_for_help(struct halves *h)
+{
+	struct helping *g = malloc(sizeof(*g));
+	struct host_worker *w;
+
+	if (!g || host_worker_get(&w) < 0) {
+		free(g);
+		return NULL;
+	}
+	*g = (struct helping){ .halves = h };
+	host_worker_start_apart(w, help, g);
+	return g;
 }
 
 static void copy_both(struct halves *h)
 {
-	struct host_worker *w;
-	bool helper = host_worker_get(&w) == 0;
+	struct helping *g = ask_for_help(h);
+	u32 state = HELP_ASKED;
 
-	if (helper)
-		host_worker_start_apart(w, help, h);
 	copy_steps(h, 0);
 	/* What the other has not come to. */
 	copy_steps(h, 1);
-	while (helper && !atomic_load(&h->helped))
-		host_futex_wait_until(&h->helped, 0, UINT64_MAX);
+	if (!g || atomic_compare_exchange_strong(&g->state, &state, HELP_REFUSED))
+		return;
+	while ((state = atomic_load(&g->state)) != HELP_DONE)
+		host_futex_wait_until(&g->state, state, UINT64_MAX);
+	free(g);
 }
 
 int pgalloc_copy_halves(struct pgalloc *from, struct mem_range src, bool still, struct pgalloc *p,
