@@ -223,18 +223,26 @@ static int check_perm_locked(const struct shm_segment *s, const struct cred *cre
 	return !(want & ~mode & 7) || cred_capable(cred, CAP_IPC_OWNER) ? 0 : -EACCES;
 }
 
-static int check_owner_locked(const struct shm_segment *s, const struct cred *cred, int cap)
-{
-	return cred->euid == s->uid || cred->euid == s->cuid || cred_capable(cred, cap) ? 0
-											: -EPERM;
-}
-
 static struct shm_segment *by_id_locked(struct shm_table *t, int id)
 {
 	struct shm_segment *s =
 		id < 0 || id % SHM_ID_STEP >= SHM_SEGMENTS_MAX ? NULL : t->slots[id % SHM_ID_STEP];
 
 	return s && s->id == id ? s : NULL;
+}
+
+/* -EINVAL, or -EPERM for who neither owns it, nor made it, nor has cap. */
+static int own_locked(struct shm_table *t, int id, const struct cred *cred, int cap,
+		      struct shm_segment **ret)
+{
+	struct shm_segment *s = by_id_locked(t, id);
+
+	if (!s)
+		return -EINVAL;
+	if (cred->euid != s->uid && cred->euid != s->cuid && !cred_capable(cred, cap))
+		return -EPERM;
+	*ret = s;
+	return 0;
 }
 
 static struct shm_segment *by_key_locked(struct shm_table *t, int key)
@@ -370,12 +378,10 @@ int shm_remove(struct shm_table *t, int id, const struct cred *cred)
 {
 	struct shm_segment *s;
 	bool gone = false;
-	int err = -EINVAL;
+	int err;
 
 	mutex_lock(&t->lock);
-	s = by_id_locked(t, id);
-	if (s)
-		err = check_owner_locked(s, cred, CAP_SYS_ADMIN);
+	err = own_locked(t, id, cred, CAP_SYS_ADMIN, &s);
 	if (!err) {
 		s->mode |= MODE_DEST;
 		s->key = IPC_PRIVATE;
@@ -390,12 +396,10 @@ int shm_remove(struct shm_table *t, int id, const struct cred *cred)
 int shm_set(struct shm_table *t, int id, const struct cred *cred, const struct shmid_ds *ds)
 {
 	struct shm_segment *s;
-	int err = -EINVAL;
+	int err;
 
 	mutex_lock(&t->lock);
-	s = by_id_locked(t, id);
-	if (s)
-		err = check_owner_locked(s, cred, CAP_SYS_ADMIN);
+	err = own_locked(t, id, cred, CAP_SYS_ADMIN, &s);
 	if (!err && (ds->shm_perm.uid == UINT32_MAX || ds->shm_perm.gid == UINT32_MAX))
 		err = -EINVAL;
 	if (!err) {
@@ -483,12 +487,10 @@ int shm_lock(struct shm_table *t, int id, const struct cred *cred, u64 limit)
 {
 	bool capable = cred_capable(cred, CAP_IPC_LOCK);
 	struct shm_segment *s;
-	int err = -EINVAL;
+	int err;
 
 	mutex_lock(&t->lock);
-	s = by_id_locked(t, id);
-	if (s)
-		err = check_owner_locked(s, cred, CAP_IPC_LOCK);
+	err = own_locked(t, id, cred, CAP_IPC_LOCK, &s);
 	if (!err && !capable && !limit)
 		err = -EPERM;
 	if (!err && !(s->mode & MODE_LOCKED)) {
@@ -507,12 +509,10 @@ int shm_lock(struct shm_table *t, int id, const struct cred *cred, u64 limit)
 int shm_unlock(struct shm_table *t, int id, const struct cred *cred)
 {
 	struct shm_segment *s;
-	int err = -EINVAL;
+	int err;
 
 	mutex_lock(&t->lock);
-	s = by_id_locked(t, id);
-	if (s)
-		err = check_owner_locked(s, cred, CAP_IPC_LOCK);
+	err = own_locked(t, id, cred, CAP_IPC_LOCK, &s);
 	if (!err)
 		s->mode &= ~(u32)MODE_LOCKED;
 	mutex_unlock(&t->lock);

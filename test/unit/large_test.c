@@ -274,13 +274,7 @@ static void test_trim(void **state)
 		 &no_limits);
 	for (u64 a = AT + len; a < AT + len + fresh; a += PAGE_SIZE)
 		assert_int_equal(fake_access(child, a, &v, 4, true), 0);
-	mm_user_put(child);
-	mm_put(child);
-	mm_user_put(mm);
-	mm_put(mm);
-	pgalloc_free(memory);
-	memory = constant->p;
-	end();
+	end_own_memory(mm, child);
 }
 
 int main(void)

@@ -420,13 +420,7 @@ static void test_exhaustion(void **state)
 	assert_int_equal(got, 5);
 	assert_int_equal(mm_munmap(child, BASE, 64 * PAGE_SIZE), 0);
 	assert_int_equal(fake_access(mm, BASE, &v, 4, true), 0);
-	mm_user_put(child);
-	mm_put(child);
-	mm_user_put(mm);
-	mm_put(mm);
-	pgalloc_free(memory);
-	memory = constant->p;
-	end();
+	end_own_memory(mm, child);
 }
 
 static void test_futex_keys(void **state)

@@ -161,4 +161,16 @@ __attribute__((unused)) static void end_child(struct mm *child)
 	mm_finish(child);
 }
 
+/* The end of a test that has made a memory file of its own, and these two in it. */
+static inline void end_own_memory(struct mm *mm, struct mm *child)
+{
+	mm_user_put(child);
+	mm_put(child);
+	mm_user_put(mm);
+	mm_put(mm);
+	pgalloc_free(memory);
+	memory = constant->p;
+	end();
+}
+
 #endif
