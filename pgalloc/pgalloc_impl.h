@@ -58,6 +58,13 @@ struct pgalloc {
 /* An allocation of pages that have to be overwritten. False: there are none. */
 bool pgalloc_take_recycled(struct pgalloc *p, u64 len, const struct pgalloc_opts *opts,
 			   struct mem_range *ret);
+/*
+ * The first committed run of r. still_pages: nobody can commit any; how many pages to look at, at a
+ * time, PGALLOC_LOOK_FIRST to begin with. Or NULL. False: there is none.
+ */
+#define PGALLOC_LOOK_FIRST 32
+bool pgalloc_next_run(struct pgalloc *p, struct mem_range r, u64 *still_pages,
+		      struct mem_range *ret);
 /* The sentry's mapping at offset and how far it reaches; NULL when the host refuses. */
 void *pgalloc_map(struct memfile *f, u64 offset, u64 *ret_len);
 
