@@ -619,7 +619,9 @@ ATTACK(mapper_woken_at_will)
 	need_stub_calls(); /* still */
 }
 
-#define BALLS_MIN 300 /* to and fro in a second; a wake that does not come is made up for */
+/* To and fro in a second. Who computes beside them may have the CPU for some ms each way; a wake
+ * that does not come is made up for after half a second. */
+#define BALLS_MIN 20
 
 /* Two that wake each other all the time, by pipes. */
 static void play(void *arg)
