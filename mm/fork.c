@@ -474,25 +474,35 @@ static void prefault(struct mm *parent, struct mm *child, struct legacy *legacy)
 /* A mapping that is replaced costs some us, too. */
 #define MOVE_COUNT 512
 
-bool mm_fork_wants_stub(struct mm *parent)
+/* What fork would have to protect: the writable mappings, but for what it copies at once. */
+static bool much_to_protect(struct mm *parent, bool without_hot)
 {
 	u64 bytes = 0;
 	u32 count = 0;
-	struct pma *p;
 
+	for (struct pma *p = pma_set_first(&parent->pmas); p; p = pma_next(p)) {
+		u64 len = p->end - p->start;
+
+		if (!p->owned || p->host_map != PMA_MAP_WRITE)
+			continue;
+		if (without_hot)
+			len -= hot_bytes(parent->hot_set, p->start, p->end);
+		bytes += len;
+		count += len > 0;
+		if (bytes >= MOVE_BYTES || count >= MOVE_COUNT)
+			return true;
+	}
+	return false;
+}
+
+bool mm_fork_wants_stub(struct mm *parent)
+{
 	if (platform_contexts_bound(parent->platform))
 		return false;
 	MUTEX_GUARD(&parent->active_lock);
 	if (atomic_load(&parent->users) > 1 || !platform_as_alone(parent->as))
 		return false;
-	for (p = pma_set_first(&parent->pmas); p; p = pma_next(p)) {
-		if (!p->owned || p->host_map != PMA_MAP_WRITE)
-			continue;
-		bytes += p->end - p->start;
-		if (bytes >= MOVE_BYTES || ++count >= MOVE_COUNT)
-			return true;
-	}
-	return false;
+	return much_to_protect(parent, false) && much_to_protect(parent, true);
 }
 
 /* Maps p anew, in the vmas that it is in. */
