@@ -226,13 +226,24 @@ static void release_hot(struct mm *parent, struct stub_batch *b)
 	}
 }
 
-static int give_copy(struct mm *child, struct legacy *legacy, const struct vma *v,
-		     struct pma *value)
+/* Shares what parent has with child. Both active locks held, until the references are taken. */
+struct sharing {
+	struct mm *parent, *child;
+	struct legacy *legacy;	       /* that the child begins with, or NULL */
+	struct pgalloc_copies *copies; /* to what that has, or NULL */
+	u64 plain_until;	       /* so far all vmas are alike for fork */
+	/* References that the child still has to take, for many pmas at once. */
+	struct memfile *file;
+	struct mem_range range;
+};
+
+static int give_copy(struct sharing *s, const struct vma *v, struct pma *value)
 {
+	struct mm *child = s->child;
 	struct mem_range dst;
 	int err;
 
-	if (!legacy_copy(child, legacy, v, value)) {
+	if (!legacy_copy(child, s->legacy, v, value, s->copies)) {
 		err = backing_allocate_copy(child, v, value, &dst);
 		if (err < 0)
 			return err;
@@ -256,16 +267,6 @@ static u64 alike_until(const struct mm *parent, const struct vma *v, u64 start, 
 
 	return apart && apart->start < end ? MIN(v->end, end) : end;
 }
-
-/* Shares what parent has with child. Both active locks held, until the references are taken. */
-struct sharing {
-	struct mm *parent, *child;
-	struct legacy *legacy; /* that the child begins with, or NULL */
-	u64 plain_until;       /* so far all vmas are alike for fork */
-	/* References that the child still has to take, for many pmas at once. */
-	struct memfile *file;
-	struct mem_range range;
-};
 
 static void take_references(struct sharing *s)
 {
@@ -354,7 +355,7 @@ static int share(struct sharing *s, const struct vma *v, struct pma *p, u64 *at)
 	value.host_prot = PROT_NONE;
 	value.host_map = PMA_UNMAPPED;
 	if (alone) {
-		err = give_copy(child, s->legacy, v, &value);
+		err = give_copy(s, v, &value);
 		if (err == -ENOMEM && parent->hot_count) {
 			/* Once more: what is hot can be shared, what is pinned cannot. */
 			parent->hot_count = 0;
@@ -368,9 +369,10 @@ static int share(struct sharing *s, const struct vma *v, struct pma *p, u64 *at)
 	return 0;
 }
 
-static int share_pmas(struct mm *parent, struct mm *child, struct legacy *legacy)
+static int share_pmas(struct mm *parent, struct mm *child, struct legacy *legacy,
+		      struct pgalloc_copies *copies)
 {
-	struct sharing s = { .parent = parent, .child = child, .legacy = legacy };
+	struct sharing s = { .parent = parent, .child = child, .legacy = legacy, .copies = copies };
 	struct pma *p = pma_set_first(&parent->pmas);
 	u64 at = 0;
 	int err = 0;
@@ -560,6 +562,16 @@ static struct platform_as *move(struct mm *mm, struct platform_as *fresh)
 	return old;
 }
 
+/* To wake another thread for them takes as long as to copy so many pieces. */
+#define COPIES_MIN 128
+
+static struct pgalloc_copies *begin_copies(const struct mm *parent, const struct legacy *legacy)
+{
+	if (!legacy || parent->hot_count < COPIES_MIN)
+		return NULL;
+	return pgalloc_copies_begin(2 * (u32)parent->hot_count);
+}
+
 /* The parent may not write to what it shares now. */
 static void protect(struct mm *parent)
 {
@@ -584,8 +596,9 @@ static int fork_mm(struct mm *parent, struct platform_as *fresh, struct platform
 		.fork_reuse = parent->fork_reuse,
 	};
 	struct legacy *legacy = legacy_take(parent);
+	struct pgalloc_copies *copies;
 	struct mm *child = NULL;
-	int err = mm_new_in(&config, legacy ? legacy->as : NULL, &child);
+	int r, err = mm_new_in(&config, legacy ? legacy->as : NULL, &child);
 
 	if (err == 0) {
 		child->dumpable = parent->dumpable;
@@ -605,12 +618,16 @@ static int fork_mm(struct mm *parent, struct platform_as *fresh, struct platform
 		mutex_lock_nested(&child->active_lock);
 		take_hot(parent, child);
 		hold_hot(parent);
-		err = share_pmas(parent, child, legacy);
+		copies = begin_copies(parent, legacy);
+		err = share_pmas(parent, child, legacy, copies);
 		if (err == 0) {
 			fork_watch_begin(parent, child);
 			legacy_begin(parent, child);
 			prefault(parent, child, legacy);
+			legacy = NULL;
 		}
+		r = pgalloc_copies_end(copies);
+		err = err < 0 ? err : r;
 		mutex_unlock(&child->active_lock);
 	}
 	/* Also after a failure: what is marked cow must not be writable. */

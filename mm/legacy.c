@@ -172,7 +172,8 @@ u64 legacy_alike_until(const struct legacy *l, u64 start, u64 end)
 	return k ? MIN(k->start, end) : end;
 }
 
-bool legacy_copy(struct mm *child, struct legacy *l, const struct vma *v, struct pma *value)
+bool legacy_copy(struct mm *child, struct legacy *l, const struct vma *v, struct pma *value,
+		 struct pgalloc_copies *copies)
 {
 	struct pma *k = l ? pma_set_find(&l->pmas, value->start) : NULL, copy = *value;
 	struct mem_range dst;
@@ -189,7 +190,7 @@ bool legacy_copy(struct mm *child, struct legacy *l, const struct vma *v, struct
 	copy.host_prot = k->host_prot;
 	if (stub_map_kind(v, &copy) != PMA_MAP_WRITE || stub_prot(v, &copy) != k->host_prot ||
 	    pgalloc_copy_onto(pgalloc_of(value->file), pma_range(value), value->owned && value->cow,
-			      pgalloc_of(k->file), dst) < 0)
+			      pgalloc_of(k->file), dst, copies) < 0)
 		return false;
 	k = pma_set_isolate(&l->pmas, k, value->start, value->end);
 	pma_set_drop(&l->pmas, k);

@@ -480,7 +480,8 @@ void legacy_begin(struct mm *parent, struct mm *child);
 u64 legacy_alike_until(const struct legacy *l, u64 start, u64 end);
 /* value is to be the child's own copy: over private pages of l, and mapped, if there are some for
  * it. Then value is the child's. False: it is as it was. l may be NULL. */
-bool legacy_copy(struct mm *child, struct legacy *l, const struct vma *v, struct pma *value);
+bool legacy_copy(struct mm *child, struct legacy *l, const struct vma *v, struct pma *value,
+		 struct pgalloc_copies *copies);
 /* b has been begun. Frees l. The child's guest may run after mm_settle. */
 void legacy_adopted(struct mm *child, struct legacy *l);
 

@@ -1,10 +1,9 @@
 /* Copies from one memory file to another, or within one, of what exists. */
 #include "pgalloc/pgalloc_impl.h"
 
+#include "base/errand.h"
 #include "base/host_mem.h"
 #include "base/host_sync.h"
-#include "base/host_thread.h"
-#include "base/safecopy.h"
 
 #include <stdlib.h>
 
@@ -95,40 +94,6 @@ int pgalloc_copy_committed(struct pgalloc *p, struct mem_range src, struct mem_r
 	return copy_between(p, src, false, p, dst);
 }
 
-/* The host answers a read of a page that is there with those around it, and may be written to then;
- * a write with that page alone. */
-#define HOST_FAULT_AROUND (64UL << 10)
-
-static void map_by_reading(const char *m, u64 len)
-{
-	char byte;
-
-	for (u64 at = 0; at < len; at += HOST_FAULT_AROUND)
-		if (safe_memcpy(&byte, m + at, 1))
-			return;
-}
-
-/* Zeros, or the contents of src, over what dst has. Both are mapped in the sentry. */
-static int overwrite(struct pgalloc *from, u64 src, struct pgalloc *to, u64 dst, u64 len)
-{
-	while (len) {
-		u64 src_len = len, dst_len, n;
-		void *s = from ? pgalloc_map(&from->file, src, &src_len) : NULL;
-		void *d = pgalloc_map(&to->file, dst, &dst_len);
-
-		if (!d || (from && !s))
-			return -ENOMEM;
-		n = MIN(len, MIN(src_len, dst_len));
-		map_by_reading(d, n);
-		if (from ? safe_memcpy(d, s, n) : safe_memzero(d, n))
-			return -ENOMEM;
-		src += n;
-		dst += n;
-		len -= n;
-	}
-	return 0;
-}
-
 static int copy_over(struct pgalloc *from, struct mem_range src, bool still, struct pgalloc *to,
 		     u64 dst)
 {
@@ -142,9 +107,9 @@ static int copy_over(struct pgalloc *from, struct mem_range src, bool still, str
 		if (!pgalloc_next_run(from, src, still ? &pages : NULL, &run))
 			run = (struct mem_range){ src.end, src.end };
 		gap = run.start - src.start;
-		err = overwrite(NULL, 0, to, dst, gap);
+		err = pgalloc_overwrite(NULL, 0, to, dst, gap);
 		if (err == 0)
-			err = overwrite(from, run.start, to, dst + gap, mem_range_len(run));
+			err = pgalloc_overwrite(from, run.start, to, dst + gap, mem_range_len(run));
 		dst += gap + mem_range_len(run);
 		src.start = run.end;
 	}
@@ -187,14 +152,6 @@ struct halves {
 	_Atomic int err;     /* of any step */
 };
 
-/* The other thread's errand, which who asked may take back until it begins: it may get no CPU. */
-struct helping {
-	struct halves *halves;
-	_Atomic u32 state; /* futex */
-};
-
-enum { HELP_ASKED, HELP_BEGUN, HELP_DONE, HELP_REFUSED };
-
 static void copy_steps(struct halves *h, int half)
 {
 	u64 len = mem_range_len(h->src[half]), at;
@@ -210,49 +167,19 @@ static void copy_steps(struct halves *h, int half)
 	}
 }
 
-static void help(void *arg)
+static void copy_second(void *arg)
 {
-	struct helping *g = arg;
-	u32 asked = HELP_ASKED;
-
-	if (atomic_compare_exchange_strong(&g->state, &asked, HELP_BEGUN)) {
-		copy_steps(g->halves, 1);
-		host_unbind_cpu(0);
-		atomic_store(&g->state, HELP_DONE);
-		host_futex_wake(&g->state, 1, true);
-	} else {
-		host_unbind_cpu(0);
-		free(g); /* it came too late */
-	}
-}
-
-static struct helping *ask_for_help(struct halves *h)
-{
-	struct helping *g = malloc(sizeof(*g));
-	struct host_worker *w;
-
-	if (!g || host_worker_get(&w) < 0) {
-		free(g);
-		return NULL;
-	}
-	*g = (struct helping){ .halves = h };
-	host_worker_start_apart(w, help, g);
-	return g;
+	copy_steps(arg, 1);
 }
 
 static void copy_both(struct halves *h)
 {
-	struct helping *g = ask_for_help(h);
-	u32 state = HELP_ASKED;
+	struct errand *e = errand_begin(copy_second, h);
 
 	copy_steps(h, 0);
 	/* What the other has not come to. */
 	copy_steps(h, 1);
-	if (!g || atomic_compare_exchange_strong(&g->state, &state, HELP_REFUSED))
-		return;
-	while ((state = atomic_load(&g->state)) != HELP_DONE)
-		host_futex_wait_until(&g->state, state, UINT64_MAX);
-	free(g);
+	errand_end(e);
 }
 
 int pgalloc_copy_halves(struct pgalloc *from, struct mem_range src, bool still, struct pgalloc *p,
@@ -285,19 +212,6 @@ int pgalloc_copy_halves(struct pgalloc *from, struct mem_range src, bool still, 
 		ret[i] = h.dst[i];
 	}
 	return err;
-}
-
-static bool all_committed(struct pgalloc *p, struct mem_range r, bool still)
-{
-	u64 pages = PGALLOC_LOOK_FIRST;
-	struct mem_range run;
-
-	while (r.start < r.end) {
-		if (!pgalloc_next_run(p, r, still ? &pages : NULL, &run) || run.start != r.start)
-			return false;
-		r.start = run.end;
-	}
-	return true;
 }
 
 /*
@@ -361,7 +275,7 @@ int pgalloc_copy_large(struct pgalloc *from, struct mem_range src, bool still,
 	int err;
 
 	if (from->file.disk_backed || large_pauses(large, began) ||
-	    !all_committed(from, src, still))
+	    !pgalloc_all_committed(from, src, still))
 		return -ENODATA;
 	err = pgalloc_allocate(large, mem_range_len(src), &opts, &dst);
 	if (err < 0)
@@ -376,21 +290,4 @@ int pgalloc_copy_large(struct pgalloc *from, struct mem_range src, bool still,
 	atomic_fetch_add_explicit(&large->copied, mem_range_len(dst), memory_order_relaxed);
 	*ret = dst;
 	return 0;
-}
-
-int pgalloc_copy_onto(struct pgalloc *from, struct mem_range src, bool still, struct pgalloc *to,
-		      struct mem_range dst)
-{
-	struct mem_range run;
-	u64 pages = PGALLOC_LOOK_FIRST;
-	int err;
-
-	if (from->file.disk_backed || to->file.disk_backed ||
-	    !pgalloc_next_run(from, src, still ? &pages : NULL, &run) || run.start != src.start ||
-	    run.end != src.end)
-		return -ENODATA;
-	err = overwrite(from, src.start, to, dst.start, mem_range_len(src));
-	if (err == 0)
-		atomic_fetch_add_explicit(&to->copied, mem_range_len(src), memory_order_relaxed);
-	return err;
 }

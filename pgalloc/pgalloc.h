@@ -139,10 +139,19 @@ int pgalloc_allocate_copy(struct pgalloc *from, struct mem_range src, bool still
  */
 int pgalloc_copy_halves(struct pgalloc *from, struct mem_range src, bool still, struct pgalloc *p,
 			const struct pgalloc_opts *opts, u64 second_hint, struct mem_range ret[2]);
-/* Copies src, all of it committed, over dst, which the caller alone has and whatever is in it.
- * still: as above. 0, -ENODATA (a page of src is not committed; dst is unchanged), -ENOMEM. */
+/*
+ * Copies that another thread makes while the caller goes on to add to them. Until the end the
+ * sources hold still, nobody else looks at what is copied to, and both keep their references.
+ * most: in all. NULL without memory.
+ */
+struct pgalloc_copies *pgalloc_copies_begin(u32 most);
+/* All have been made; c is freed, or NULL. 0, -ENOMEM (some have not). */
+int pgalloc_copies_end(struct pgalloc_copies *c);
+/* Copies src, all of it committed, over dst, which the caller alone has and whatever is in it: with
+ * `later`, or at once (NULL, or no room). still: as above. 0, -ENODATA (a page of src is not
+ * committed; dst is unchanged), -ENOMEM. */
 int pgalloc_copy_onto(struct pgalloc *from, struct mem_range src, bool still, struct pgalloc *to,
-		      struct mem_range dst);
+		      struct mem_range dst, struct pgalloc_copies *later);
 
 /*
  * Copies src, all of it committed and PGALLOC_LARGE_UNIT long, to a new huge page. still: as above.

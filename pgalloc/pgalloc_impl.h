@@ -65,6 +65,10 @@ bool pgalloc_take_recycled(struct pgalloc *p, u64 len, const struct pgalloc_opts
 #define PGALLOC_LOOK_FIRST 32
 bool pgalloc_next_run(struct pgalloc *p, struct mem_range r, u64 *still_pages,
 		      struct mem_range *ret);
+/* Every page of r is committed. still: as above. */
+bool pgalloc_all_committed(struct pgalloc *p, struct mem_range r, bool still);
+/* Zeros (from: NULL), or the contents of src, over what dst has. 0, -ENOMEM. */
+int pgalloc_overwrite(struct pgalloc *from, u64 src, struct pgalloc *to, u64 dst, u64 len);
 /* The sentry's mapping at offset and how far it reaches; NULL when the host refuses. */
 void *pgalloc_map(struct memfile *f, u64 offset, u64 *ret_len);
 

@@ -500,7 +500,7 @@ bool platform_cpus_to_spare(const struct platform *p)
 
 bool platform_contexts_bound(const struct platform *p)
 {
-	return true; /* no parent moves to another stub */
+	return false;
 }
 
 void patch_forget(struct patcher *p, u64 entry)

@@ -360,13 +360,52 @@ static void test_copy_halves(void **state)
 	pgalloc_free(p);
 }
 
+/* Copies of another thread, of the caller at the end, and those that find no room in the list. */
+static void test_copies(void **state)
+{
+	const u64 pages = 300;
+	struct pgalloc_opts opts = { .dir = PGALLOC_UP };
+	struct pgalloc *p = make(LIMIT);
+	struct mem_range src, dst;
+
+	assert_int_equal(pgalloc_allocate(p, pages * PAGE_SIZE, &opts, &src), 0);
+	assert_int_equal(pgalloc_allocate(p, pages * PAGE_SIZE, &opts, &dst), 0);
+	stamp(p, (struct mem_range){ src.start, src.end - PAGE_SIZE }, 7);
+	for (u32 i = 0; i < 50; i++) {
+		struct pgalloc_copies *c = pgalloc_copies_begin(i * 10);
+
+		stamp(p, dst, i);
+		assert_non_null(c);
+		for (u64 o = 0; o < pages * PAGE_SIZE; o += PAGE_SIZE) {
+			struct mem_range from = { src.start + o, src.start + o + PAGE_SIZE };
+			struct mem_range to = { dst.start + o, dst.start + o + PAGE_SIZE };
+			int want = from.end == src.end ? -ENODATA : 0;
+
+			assert_int_equal(pgalloc_copy_onto(p, from, true, p, to, c), want);
+		}
+		assert_int_equal(pgalloc_copies_end(c), 0);
+		for (u64 o = 0; o < pages * PAGE_SIZE; o += PAGE_SIZE) {
+			u64 a[2], b[2];
+
+			assert_int_equal(pgalloc_read(p, src.start + o + 24, a, sizeof(a)), 0);
+			assert_int_equal(pgalloc_read(p, dst.start + o + 24, b, sizeof(b)), 0);
+			assert_int_equal(b[0], o == (pages - 1) * PAGE_SIZE ? i : 7);
+			assert_true(b[0] == i || b[1] == a[1]);
+		}
+	}
+	assert_int_equal(pgalloc_copies_end(NULL), 0);
+	memfile_put(pgalloc_file(p), src);
+	memfile_put(pgalloc_file(p), dst);
+	pgalloc_free(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random),	    cmocka_unit_test(test_limit),
 		cmocka_unit_test(test_committed),   cmocka_unit_test(test_reader),
 		cmocka_unit_test(test_hints),	    cmocka_unit_test(test_copy_large),
-		cmocka_unit_test(test_copy_halves),
+		cmocka_unit_test(test_copy_halves), cmocka_unit_test(test_copies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
