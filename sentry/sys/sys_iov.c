@@ -16,8 +16,9 @@
 #include <stdlib.h>
 
 #define GUEST_ADDR_END 0x7ffffffff000UL
-/* The first piece is small: most large read buffers are filled only in part. */
-#define PIECE_FIRST (256UL << 10)
+/* The first piece of a read is small: most large buffers are filled only in part. */
+#define PIECE_FIRST_READ (256UL << 10)
+#define PIECE_FIRST_WRITE (1UL << 20)
 #define PIECE_MAX (4UL << 20)
 #define PIECE_SEGS_MAX 4096
 
@@ -150,11 +151,11 @@ static int piece_pin(struct task *t, const struct sys_iov *iov, struct cursor c,
 	return 0;
 }
 
-static size_t piece_limit(size_t done)
+static size_t piece_limit(size_t done, bool to_guest)
 {
-	size_t limit = done < PIECE_FIRST ? PIECE_FIRST : done * 2;
+	size_t first = to_guest ? PIECE_FIRST_READ : PIECE_FIRST_WRITE;
 
-	return MIN(limit, PIECE_MAX);
+	return MIN(MAX(first, done * 2), PIECE_MAX);
 }
 
 /* Up to here a second copy is cheaper than pinning. */
@@ -237,7 +238,7 @@ static ssize_t transfer_pinned(struct task *t, const struct sys_iov *iov, size_t
 	}
 	cursor_advance(iov, &c, skip);
 	do {
-		size_t want = whole ? total : MIN(total - done, piece_limit(done));
+		size_t want = whole ? total : MIN(total - done, piece_limit(done, to_guest));
 		struct kiov k;
 
 		r = piece_pin(t, iov, c, want, to_guest, &p);
