@@ -160,7 +160,8 @@ static void take_hot(struct mm *parent, struct mm *child)
 	child->ahead = parent->ahead;
 	child->born_ns = host_clock_ns(CLOCK_MONOTONIC);
 	parent->hot_count = hot_take(parent->hot_set, fork_watch_was_quick(parent),
-				     (int)MIN(most, HOT_MANY), &child->hot_child, &parent->hot);
+				     fork_watch_will_wait(parent), (int)MIN(most, HOT_MANY),
+				     &child->hot_child, &parent->hot);
 }
 
 static void forget_hot(struct mm *parent)

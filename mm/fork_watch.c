@@ -105,15 +105,31 @@ bool fork_watch_was_quick(const struct mm *mm)
 	return w && atomic_load(&w->gone) && atomic_load(&w->gone_ns) - w->began_ns < QUICK_NS;
 }
 
+/* Nothing speaks against it. */
+static bool may_wait(const struct mm *mm, u32 skip)
+{
+	const struct fork_patience *p = &mm->patience;
+
+	return !skip && p->typical_ns && p->typical_ns < QUICK_NS && atomic_load(&mm->users) == 1 &&
+	       !hot_children_stay(mm->hot_set);
+}
+
+bool fork_watch_will_wait(struct mm *mm)
+{
+	u32 skip = mm->patience.skip;
+
+	mutex_assert_held(&mm->active_lock);
+	return mm->fork_wait && may_wait(mm, skip ? skip - 1 : 0);
+}
+
 bool fork_watch_wants_wait(struct mm *mm)
 {
 	struct fork_patience *p = &mm->patience;
 	u64 now;
 
 	mutex_assert_held(&mm->active_lock);
-	if (++p->breaks <= FREE_BREAKS || !p->child || p->skip || !p->typical_ns ||
-	    p->typical_ns >= QUICK_NS || atomic_load(&p->child->gone) ||
-	    atomic_load(&mm->users) != 1 || hot_children_stay(mm->hot_set))
+	if (++p->breaks <= FREE_BREAKS || !p->child || atomic_load(&p->child->gone) ||
+	    !may_wait(mm, p->skip))
 		return false;
 	now = host_clock_ns(CLOCK_MONOTONIC);
 	p->until_ns = MIN(now + MIN(p->usual_breaks * BREAK_NS, LONGEST_WAIT_NS),

@@ -28,6 +28,7 @@ struct piece {
 	u16 span;    /* forks that it is hot for; 0: it never was */
 	bool hot;    /* noted after two forks */
 	bool away;   /* noted since the last fork, by a parent that was away */
+	bool by_child;
 };
 
 struct hot_set {
@@ -176,14 +177,18 @@ static void confirm(struct hot_set *h, struct piece *p, u8 pages, u32 child, boo
 {
 	bool before = noted_before(p, child) && (p->forks || !away);
 
+	p->by_child |= child != 0;
 	p->pages = before && !p->exact ? pages : p->pages | pages;
 	p->exact |= before;
 	/* A child has written it, too. */
 	if (!away && !p->forks)
 		p->away = false;
-	if (p->hot || !before)
+	if (!before)
 		return;
+	/* One that is hot was not copied, for there were too many: it comes before the others. */
 	p->serial = h->serial++;
+	if (p->hot)
+		return;
 	p->away = away;
 	p->child = child;
 	if (!away)
@@ -201,6 +206,7 @@ static void note(struct hot_set *h, u64 granule, u8 pages, u32 child, bool away)
 						       .pages = pages,
 						       .serial = h->serial++,
 						       .child = child,
+						       .by_child = child != 0,
 						       .away = away };
 		h->count++;
 	}
@@ -373,7 +379,8 @@ static int add_runs(const struct piece *p, struct hot_piece *ret)
 	return count;
 }
 
-int hot_take(struct hot_set *h, bool spared, int most, u32 *ret_child, struct hot_piece **ret)
+int hot_take(struct hot_set *h, bool spared, bool waits, int most, u32 *ret_child,
+	     struct hot_piece **ret)
 {
 	struct hot_piece *pieces;
 	int count = 0;
@@ -392,7 +399,7 @@ int hot_take(struct hot_set *h, bool spared, int most, u32 *ret_child, struct ho
 
 		if (!p->pages)
 			continue;
-		if (p->hot && pieces)
+		if (p->hot && pieces && (p->by_child || !waits))
 			count += add_runs(p, &pieces[count]);
 		age(p);
 	}

@@ -443,6 +443,8 @@ void fork_watch_gone(struct mm *child);
 void fork_watch_end(struct mm *mm);
 /* The last child of mm has given its memory up, and soon. */
 bool fork_watch_was_quick(const struct mm *mm);
+/* If it writes to much beside the child that it is about to fork. */
+bool fork_watch_will_wait(struct mm *mm);
 /* A page of mm that is shared since fork is to be written: mm_await_child first. */
 bool fork_watch_wants_wait(struct mm *mm);
 

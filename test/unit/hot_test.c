@@ -30,7 +30,7 @@ static int take(struct hot_set *h, bool spared)
 {
 	struct hot_piece *p;
 	u32 child;
-	int count = hot_take(h, spared, HOT_MANY, &child, &p);
+	int count = hot_take(h, spared, false, HOT_MANY, &child, &p);
 
 	assert_in_range(count, 0, HOT_MANY);
 	if (count)
@@ -106,11 +106,11 @@ static void test_few(void **state)
 			note(h, 2 * i);
 		take(h, false);
 	}
-	assert_int_equal(hot_take(h, false, 3, &child, &p), 3);
+	assert_int_equal(hot_take(h, false, false, 3, &child, &p), 3);
 	for (u64 i = 0; i < 3; i++)
 		assert_int_equal(p[i].start, piece(2 * (5 + i)));
 	free(p);
-	assert_int_equal(hot_take(h, false, 0, &child, &p), 0);
+	assert_int_equal(hot_take(h, false, false, 0, &child, &p), 0);
 	free(p);
 	hot_put(h);
 }
@@ -185,6 +185,7 @@ static void test_siblings(void **state)
 static void test_many(void **state)
 {
 	struct hot_set *h = hot_new();
+	int n;
 
 	for (int fork = 0; fork < 2; fork++) {
 		for (u64 i = 0; i < 2 * HOT_FEW; i++)
@@ -204,16 +205,47 @@ static void test_many(void **state)
 	assert_int_equal(hot_bytes(h, piece(1) + PAGE_SIZE, piece(3) - PAGE_SIZE),
 			 PIECE - PAGE_SIZE);
 	assert_int_equal(hot_size(h), 2 * HOT_FEW * PIECE);
+	/* What was missing then comes first. */
+	for (u64 i = 0; i < 10; i++)
+		note(h, 2 * i);
+	n = take(h, false);
+	assert_int_equal(n, HOT_FEW);
+	for (u64 i = 0; i < 10; i++)
+		assert_true(has(n, 2 * i));
+	hot_put(h);
+}
+
+/* A parent that will wait for its child writes nothing meanwhile. */
+static void test_waiting_parent(void **state)
+{
+	struct hot_set *h = hot_new();
+	struct hot_piece *p;
+	u32 child = 0;
+
+	for (int fork = 0; fork < 3; fork++) {
+		note(h, 1);
+		hot_note(h, piece(3), piece(4), child, false);
+		hot_note(h, piece(5), piece(6), 0, false);
+		hot_note(h, piece(5), piece(6), child, false);
+		assert_in_range(hot_take(h, false, true, HOT_MANY, &child, &p), 0, 2);
+		free(p);
+	}
+	assert_int_equal(hot_take(h, false, true, HOT_MANY, &child, &p), 2);
+	assert_int_equal(p[0].start, piece(3));
+	assert_int_equal(p[1].start, piece(5));
+	free(p);
+	assert_int_equal(take(h, false), 3);
 	hot_put(h);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_two_forks), cmocka_unit_test(test_tried_without),
-		cmocka_unit_test(test_full),	  cmocka_unit_test(test_few),
-		cmocka_unit_test(test_away),	  cmocka_unit_test(test_away_and_child),
-		cmocka_unit_test(test_siblings),  cmocka_unit_test(test_many),
+		cmocka_unit_test(test_two_forks),      cmocka_unit_test(test_tried_without),
+		cmocka_unit_test(test_full),	       cmocka_unit_test(test_few),
+		cmocka_unit_test(test_away),	       cmocka_unit_test(test_away_and_child),
+		cmocka_unit_test(test_siblings),       cmocka_unit_test(test_many),
+		cmocka_unit_test(test_waiting_parent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
