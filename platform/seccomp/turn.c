@@ -228,7 +228,9 @@ static u32 stub_rounds(const struct platform_context *ctx, bool crowded)
 
 	if (crowded)
 		return rounds / PAIR_STUB_PART;
-	if (!ctx->pace.pair || 2 * ctx->clock.service < limits->window_tsc)
+	/* What takes longer than that is not waited for, but may be followed by something short. */
+	if (!ctx->pace.pair || 2 * ctx->clock.service < limits->window_tsc ||
+	    ctx->clock.service > STUB_WINDOWS * limits->window_tsc)
 		return rounds;
 	return (u32)MIN(2 * ctx->clock.service / limits->pause_tsc, STUB_WINDOWS * (u64)rounds);
 }
