@@ -7,8 +7,8 @@
 
 struct errand;
 
-/* fn(arg) in a worker (host_thread.h), on another CPU than the caller's. NULL: no thread or no
- * memory. */
+/* fn(arg) in a worker (host_thread.h), on another CPU than the caller's. NULL: there is none, no
+ * thread or no memory; or threads that were asked before have got no CPU yet. */
 struct errand *errand_begin(void (*fn)(void *arg), void *arg);
 /* fn has returned, or will never be called. e may be NULL. */
 void errand_end(struct errand *e);

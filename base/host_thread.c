@@ -62,8 +62,11 @@ int host_unbind_cpu(int tid)
 {
 	if (!atomic_load_explicit(&threads_bound, memory_order_relaxed))
 		return 0;
-	return sched_setaffinity(tid, sizeof(all_cpus), (const cpu_set_t *)&all_cpus) < 0 ? -errno
-											  : 0;
+	if (sched_setaffinity(tid, sizeof(all_cpus), (const cpu_set_t *)&all_cpus) < 0)
+		return -errno;
+	if (!tid)
+		bound_to = 0;
+	return 0;
 }
 
 int host_bind_self(u32 cpu)

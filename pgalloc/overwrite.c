@@ -54,13 +54,17 @@ bool pgalloc_all_committed(struct pgalloc *p, struct mem_range r, bool still)
 
 /* ---- many, while who asks for them goes on ---- */
 
+/* The other thread is asked for help when so many wait: it takes as long to wake, and there may be
+ * no more of them. */
+#define COPIES_WAKE 64
+
 struct copy_job {
 	struct pgalloc *from, *to;
 	u64 src, dst, len;
 };
 
 struct pgalloc_copies {
-	struct errand *errand;
+	struct errand *errand; /* the caller's; NULL: not asked for, or in vain */
 	u32 most;
 	_Atomic u32 added, taken;
 	_Atomic bool complete; /* no more are added */
@@ -112,7 +116,6 @@ struct pgalloc_copies *pgalloc_copies_begin(u32 most)
 	if (!c)
 		return NULL;
 	*c = (struct pgalloc_copies){ .most = most };
-	c->errand = errand_begin(make_copies, c);
 	return c;
 }
 
@@ -140,6 +143,8 @@ static bool add_job(struct pgalloc_copies *c, const struct copy_job *job)
 		return false;
 	c->jobs[i] = *job;
 	atomic_store(&c->added, i + 1);
+	if (i + 1 == COPIES_WAKE)
+		c->errand = errand_begin(make_copies, c);
 	return true;
 }
 

@@ -147,7 +147,6 @@ static void write_used(struct mm *mm, u64 count)
 		assert_int_equal(fake_access(mm, used(i), &i, 4, true), 0);
 }
 
-/* Where there is no memory for copies, a fork shares. */
 /* Children that write to much of their memory, and live for long, are soon spared all breaks. */
 static void test_used_memory(void **state)
 {
@@ -210,6 +209,7 @@ static void test_lost_rights(void **state)
 	end();
 }
 
+/* Where there is no memory for copies, a fork shares. */
 static void test_no_memory_for_copies(void **state)
 {
 	struct pgalloc_opts opts = { .mode = PGALLOC_ALLOCATE };
