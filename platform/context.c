@@ -4,6 +4,7 @@
  */
 #include "base/host_proc.h"
 #include "base/host_sync.h"
+#include "base/host_thread.h"
 #include "base/log.h"
 #include "base/tsc.h"
 #include "platform/internal.h"
@@ -157,6 +158,8 @@ static int start_thread_locked(struct platform_context *ctx)
 		return -ESRCH;
 	}
 	ctx->tid = (int)tid;
+	if (as->mapper_cpu && !ctx->bound)
+		host_unbind_cpu(ctx->tid);
 	return as->platform->ops->context_start(ctx);
 }
 
@@ -337,6 +340,13 @@ static bool park_locked(struct platform_context *ctx)
 	return true;
 }
 
+static void count_active(struct platform_context *ctx, int n)
+{
+	atomic_fetch_add_explicit(&ctx->platform->active, n, memory_order_relaxed);
+	if (ctx->pace.computes)
+		atomic_fetch_add_explicit(&ctx->platform->computing, n, memory_order_relaxed);
+}
+
 void platform_context_idle(struct platform_context *ctx, bool idle)
 {
 	u32 turn = TURN_SENTRY;
@@ -344,13 +354,12 @@ void platform_context_idle(struct platform_context *ctx, bool idle)
 	if (ctx->idle == idle)
 		return;
 	ctx->idle = idle;
+	count_active(ctx, idle ? -1 : 1);
 	if (!idle) {
 		clock_resume(&ctx->clock);
-		atomic_fetch_add_explicit(&ctx->platform->active, 1, memory_order_relaxed);
 		return;
 	}
 	clock_pause(&ctx->clock, ctx->platform->spin_limits.window_tsc);
-	atomic_fetch_sub_explicit(&ctx->platform->active, 1, memory_order_relaxed);
 	/* A stub that waits for us may sleep too; one that spins does so at once. */
 	ctx->shared->spin = 0;
 	atomic_compare_exchange_strong(&ctx->shared->word, &turn, TURN_SENTRY | TURN_STUB_SLEEPS);

@@ -160,7 +160,8 @@ struct platform {
 	int reaper_event;
 	pthread_t reaper;
 	bool reaper_started;
-	_Atomic int active; /* contexts whose owner does not sleep for its guest */
+	_Atomic int active;    /* contexts whose owner does not sleep for its guest */
+	_Atomic int computing; /* those of them that need a CPU of their own */
 	struct stub_pool {
 		struct mutex lock;
 		struct list ready; /* platform_as.pool_node, without references */
@@ -220,6 +221,7 @@ struct platform_as {
 	bool spent;	       /* platform_as_retire: not for reuse */
 	bool lost_thread;      /* one left that nobody remembers: not for reuse */
 	bool clean;	       /* nothing of a guest is mapped, by the mapper's word */
+	u32 mapper_cpu;	       /* that the mapper is bound to, from 1; 0: none */
 	u32 mapper_bound;      /* the pair whose stubs' CPU the mapper is bound to; 0: none */
 	_Atomic u64 wall_tsc;  /* time in guest code of all contexts: the last sum */
 	u64 gone_tsc;	       /* of contexts that are gone; protected by lock */
@@ -301,18 +303,22 @@ void contexts_retire_parked(struct platform_as *as);
 bool context_all_gone(struct platform_as *as, u64 deadline_ns);
 /* The seccomp platform's: what follows from the clock for spinning (turn.c, pair.c). */
 struct turn_pace {
-	u64 guest_tsc;	   /* moving average: how long the guest has its turn */
-	u64 moved_tsc;	   /* when the owner was last moved to another CPU */
-	u64 spun_tsc;	   /* by the owner, since the last sample */
-	u64 stub_spun_tsc; /* by the stub, since pair_update told its address space */
-	u32 apart_turns;   /* that the two sides are taken to be on different CPUs */
-	u32 turns;	   /* apart, and not on a pair */
-	bool stub_spins;   /* while the owner has its turn */
-	bool rung;	   /* another stub is to wake this one */
-	u32 pair;	   /* that the context is on, from 1; 0: none */
-	u32 stops, recent; /* since the last sample of CPU time; since it was last thought of */
-	u32 sleeps;	   /* of both sides, since the last sample */
-	u64 sample_tsc;	   /* when; 0: never */
+	u64 guest_tsc;	    /* moving average: how long the guest has its turn */
+	u64 moved_tsc;	    /* when the owner was last moved to another CPU */
+	u64 spun_tsc;	    /* by the owner, since the last sample */
+	u64 stub_spun_tsc;  /* by the stub, since pair_update told its address space */
+	u32 apart_turns;    /* that the two sides are taken to be on different CPUs */
+	u32 turns;	    /* apart, and not on a pair */
+	bool stub_spins;    /* while the owner has its turn */
+	bool rung;	    /* another stub is to wake this one */
+	u32 pair;	    /* that the context is on, from 1; 0: none */
+	u32 stops, recent;  /* since the last sample of CPU time; since it was last thought of */
+	u32 sleeps;	    /* of both sides, since the last sample */
+	u32 crowded;	    /* samples in a row that found the pair's CPUs needed by others */
+	bool computes;	    /* more than it calls; counted in platform->computing unless idle */
+	u32 seen_cpu, seen; /* where the stub was last, and for how many turns */
+	u32 beside;	/* the stub's CPU, where its owner and mapper are kept; from 1; 0: none */
+	u64 sample_tsc; /* when; 0: never */
 	struct pace_sample {
 		u64 own_ns;			  /* CPU time of the owner */
 		u64 as_ns, as_stops, as_spun_tsc; /* and of all threads of the stub */

@@ -2,6 +2,7 @@
 #include "base/host_mem.h"
 #include "base/host_proc.h"
 #include "base/host_spawn.h"
+#include "base/host_thread.h"
 #include "base/log.h"
 #include "base/tsc.h"
 #include "platform/arch/x86_64/stub_image.h"
@@ -119,6 +120,7 @@ void platform_host_features(enum platform_kind kind, bool *ret_fsgsbase, bool *r
 static int platform_setup(enum platform_kind kind, const struct platform_config *config,
 			  struct platform **ret, char *reason, size_t reason_size)
 {
+	struct host_cpus all;
 	struct platform *p = calloc(1, sizeof(*p));
 	int err;
 
@@ -127,6 +129,7 @@ static int platform_setup(enum platform_kind kind, const struct platform_config 
 	p->kind = kind;
 	p->ops = kind == PLATFORM_PTRACE ? ptrace_ops() : seccomp_ops();
 	platform_host_features(kind, &p->fsgsbase, &p->dispatch);
+	host_cpus(&all);
 	p->cpus = host_cpu_count();
 	p->spin = config->spin && p->cpus > 1;
 	/* Trampolines are found by GS, which must be ours to set. */

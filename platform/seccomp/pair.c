@@ -16,6 +16,11 @@
  *
  * Away from a pair most of it may be switches and futex calls, which a pair would
  * spare; they do not count, as far as they can be told.
+ *
+ * Nor does it pay beside guests that compute and leave no two CPUs to it. Where there is no CPU to
+ * spare, the three threads of a context (the stub's, its owner, the mapper) take turns on one CPU,
+ * wherever the scheduler has the stub: to wake one is a switch then. Left to themselves, they are
+ * woken on the other CPU, which is busy, while theirs goes idle.
  */
 #include "base/host_proc.h"
 #include "base/host_spawn.h"
@@ -31,6 +36,12 @@
 /* Of CPU time a stop, without spinning and sleeping. */
 #define JOIN_NS 8000
 #define LEAVE_NS 16000
+/* Of the guest's alone: it needs a CPU of its own, until it computes less than JOIN_NS. */
+#define COMPUTES_NS 24000
+/* So many samples in a row have to find the CPUs of a pair needed by others. */
+#define CROWDED_SAMPLES 3
+/* An owner goes to the CPU where its stub was seen so many times in a row. */
+#define STAYS_TURNS 4
 /* What it takes to send one side to sleep and to wake it: 3 to 8 us, as the host's caches have it.
  */
 #define SLEEP_NS 6000
@@ -99,11 +110,22 @@ static u32 choose(const struct cpu_pairs *pairs)
 static void bind_mapper(struct platform_as *as, u32 pair, u32 cpu)
 {
 	MUTEX_GUARD(&as->lock);
-	if (as->mapper_bound == pair)
+	if (as->mapper_bound == pair && as->mapper_cpu == cpu + 1)
 		return;
 	as->mapper_bound = pair;
-	if ((pair ? host_bind_cpu(as->pid, cpu) : host_unbind_cpu(as->pid)) < 0)
-		as->mapper_bound = 0;
+	as->mapper_cpu = cpu + 1;
+	if (host_bind_cpu(as->pid, cpu) < 0)
+		as->mapper_bound = as->mapper_cpu = 0;
+}
+
+/* If it is bound for a pair, or for one context's sake. */
+static void unbind_mapper(struct platform_as *as, bool pair)
+{
+	MUTEX_GUARD(&as->lock);
+	if (!as->mapper_cpu || pair != (as->mapper_bound != 0))
+		return;
+	host_unbind_cpu(as->pid);
+	as->mapper_bound = as->mapper_cpu = 0;
 }
 
 static void join(struct platform_context *ctx)
@@ -119,6 +141,7 @@ static void join(struct platform_context *ctx)
 	}
 	atomic_fetch_add(&pairs->pair[i].members, 1);
 	ctx->bound = ctx->pace.pair = i + 1;
+	ctx->pace.beside = 0;
 	bind_mapper(ctx->as, i + 1, pairs->pair[i].stubs);
 }
 
@@ -140,8 +163,29 @@ static void pair_leave(struct platform_context *ctx)
 	/* Others of its process may be on the pair still: they do without the mapper beside them.
 	 */
 	if (joined)
-		bind_mapper(ctx->as, 0, 0);
+		unbind_mapper(ctx->as, true);
 	host_unbind_self();
+}
+
+/* Of a context that is not idle. */
+static void set_computes(struct platform_context *ctx, bool computes)
+{
+	if (ctx->pace.computes == computes)
+		return;
+	ctx->pace.computes = computes;
+	if (!ctx->idle)
+		atomic_fetch_add_explicit(&ctx->platform->computing, computes ? 1 : -1,
+					  memory_order_relaxed);
+}
+
+/* Others leave no two CPUs for the sides of ctx. */
+static bool others_compute(const struct platform_context *ctx)
+{
+	const struct platform *p = ctx->platform;
+	int others = atomic_load_explicit(&p->computing, memory_order_relaxed) -
+		     (ctx->pace.computes && !ctx->idle);
+
+	return others > 0 && others + 2 > p->cpus;
 }
 
 /*
@@ -164,19 +208,26 @@ static bool alone(const struct platform_context *ctx)
 
 static void sample(struct platform_context *ctx, u64 now)
 {
-	bool lone = alone(ctx);
+	bool lone = alone(ctx), crowded;
 	struct turn_pace *pace = &ctx->pace;
 	struct pace_sample s = sample_now(ctx), *last = &pace->sample;
-	u64 each = per_stop(s.own_ns - last->own_ns, pace->spun_tsc, pace->stops) +
-		   per_stop(s.as_ns - last->as_ns, s.as_spun_tsc - last->as_spun_tsc,
-			    s.as_stops - last->as_stops);
+	u64 guest = per_stop(s.as_ns - last->as_ns, s.as_spun_tsc - last->as_spun_tsc,
+			     s.as_stops - last->as_stops);
+	u64 each = guest + per_stop(s.own_ns - last->own_ns, pace->spun_tsc, pace->stops);
+	u64 asleep = SLEEP_NS * (u64)pace->sleeps / MAX(pace->stops, 1u);
 
-	each -= MIN(each, SLEEP_NS * (u64)pace->sleeps / MAX(pace->stops, 1u));
-	if (pace->pair && each > LEAVE_NS && !lone)
+	each -= MIN(each, asleep);
+	guest -= MIN(guest, asleep);
+	if (pace->sample_tsc)
+		set_computes(ctx, guest > (pace->computes ? JOIN_NS : COMPUTES_NS));
+	crowded = !lone && others_compute(ctx);
+	pace->crowded = crowded ? pace->crowded + 1 : 0;
+	if (pace->pair && !lone && (each > LEAVE_NS || pace->crowded > CROWDED_SAMPLES))
 		pair_leave(ctx);
-	else if (!pace->pair && (pace->sample_tsc ? each < JOIN_NS || lone : begin_joined(ctx)))
+	else if (!pace->pair && !crowded &&
+		 (pace->sample_tsc ? each < JOIN_NS || lone : begin_joined(ctx)))
 		join(ctx);
-	else if (!pace->pair)
+	else if (!pace->pair && !pace->beside)
 		pair_leave(ctx); /* where former contexts have left its threads */
 	pace->stops = pace->sleeps = 0;
 	pace->spun_tsc = 0;
@@ -227,6 +278,36 @@ bool pair_join_alone(struct platform_context *ctx, u64 gap_tsc)
 	return ctx->pace.pair;
 }
 
+/* ---- on one CPU ---- */
+
+void pair_stay_beside(struct platform_context *ctx, u32 cpu)
+{
+	struct turn_pace *pace = &ctx->pace;
+
+	if (cpu != pace->seen_cpu) {
+		pace->seen_cpu = cpu;
+		pace->seen = 0;
+	}
+	/* The stub says where it is; one that the scheduler moves about is not followed. */
+	if (++pace->seen < STAYS_TURNS || cpu >= HOST_CPUS_MAX || host_bind_self(cpu) < 0 ||
+	    pace->beside == cpu + 1)
+		return;
+	pace->beside = cpu + 1;
+	if (atomic_load(&ctx->as->context_count) == 1)
+		bind_mapper(ctx->as, 0, cpu);
+	else
+		unbind_mapper(ctx->as, false);
+}
+
+void pair_move_away(struct platform_context *ctx)
+{
+	host_unbind_self();
+	if (!ctx->pace.beside)
+		return;
+	ctx->pace.beside = 0;
+	unbind_mapper(ctx->as, false);
+}
+
 bool pair_shared(const struct platform_context *ctx)
 {
 	return !alone(ctx) &&
@@ -251,8 +332,10 @@ u64 pair_watch(struct platform_context *ctx, struct pair_watch *w, u64 now)
 	/* One that is alone has its CPU to itself, unless somebody else uses it, too. Others that
 	 * compute may have half of it each, or less. */
 	if (w->cpu_ns && (lone ? ran > w->interval_ns / 16 && ran < w->interval_ns * 7 / 8
-			       : ran > w->interval_ns / 4))
+			       : ran > w->interval_ns / 4)) {
+		set_computes(ctx, true);
 		pair_leave(ctx);
+	}
 	if (w->cpu_ns && (!lone || w->interval_ns < WATCH_LONE_NS))
 		w->interval_ns *= 2;
 	w->cpu_ns = cpu;

@@ -55,6 +55,11 @@ bool pair_update(struct platform_context *ctx);
 bool pair_join_alone(struct platform_context *ctx, u64 gap_tsc);
 /* ctx's stub spins now, if it does as it was told: it can ring bells for others (pair_ring). */
 void pair_note_spinner(struct platform_context *ctx);
+/* Where no CPU is to be spared for spinning: the owner, and the mapper if no other thread needs it,
+ * have the CPU of their stub's thread from now on; or no longer. Who wakes them is a switch away.
+ */
+void pair_stay_beside(struct platform_context *ctx, u32 cpu);
+void pair_move_away(struct platform_context *ctx);
 /* Other contexts are on the pair that ctx is on. */
 bool pair_shared(const struct platform_context *ctx);
 /* The owner of a context on a pair sleeps: looks, less and less often, whether the stub computes,

@@ -249,11 +249,16 @@ static bool decide(struct platform_context *ctx, u32 *ret_rounds)
 	pace->stub_spins = false;
 	if (pair_update(ctx) || pair_join_alone(ctx, window * MOVE_WINDOWS)) {
 		spinning = pace->stub_spins = true;
-	} else if (platform_cpus_to_spare(p) && apart(ctx)) {
-		bool probe = pace->turns++ % PROBE_EVERY < PROBE_TURNS;
+	} else if (!platform_cpus_to_spare(p)) {
+		pair_stay_beside(ctx, stub_cpu(ctx));
+	} else {
+		pair_move_away(ctx);
+		if (apart(ctx)) {
+			bool probe = pace->turns++ % PROBE_EVERY < PROBE_TURNS;
 
-		spinning = probe || pace->guest_tsc < window;
-		pace->stub_spins = probe || ctx->clock.service < window;
+			spinning = probe || pace->guest_tsc < window;
+			pace->stub_spins = probe || ctx->clock.service < window;
+		}
 	}
 	*ret_rounds = !pace->stub_spins ? 0 : stub_rounds(ctx, crowded);
 	return spinning;

@@ -3,6 +3,8 @@
  * platform_threads_test [PLATFORM [CASE]]: stubs and their threads, many at once, reused,
  * interrupted, killed.
  */
+#include "base/host_thread.h"
+#include "platform/seccomp/seccomp.h"
 #include "platform/stub_calls.h"
 #include "test/unit/platform_fixture.h"
 #include <limits.h>
@@ -306,6 +308,63 @@ static void test_death_in_pool(void **state)
 	}
 }
 
+/* ---- on which CPU ---- */
+
+static int cpus_of(int tid)
+{
+	cpu_set_t set;
+
+	assert_int_equal(sched_getaffinity(tid, sizeof(set), &set), 0);
+	return CPU_COUNT(&set);
+}
+
+/* Without a CPU to spare the owner and the mapper stay with their stub's thread, which stays free.
+ */
+static void test_beside(void **state)
+{
+	struct platform_context *second;
+	u32 pairs = plat->pairs.count;
+	bool spin = plat->spin;
+	struct guest g;
+	int all;
+
+	if (plat->kind != PLATFORM_SECCOMP)
+		return; /* there the owner is a tracer */
+	host_unbind_self();
+	all = cpus_of(0);
+	if (all < 2)
+		skip();
+	plat->spin = false;
+	plat->pairs.count = 0;
+	guest_new(&g, g_syscall, g_syscall_end);
+	/* The scheduler may move it meanwhile. */
+	for (int i = 0; i < 10000 && !g.ctx->pace.beside; i++) {
+		g.regs.rip = CODE;
+		EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
+	}
+	assert_int_equal(cpus_of(0), 1);
+	assert_int_equal(g.ctx->pace.beside, sched_getcpu() + 1);
+	assert_int_equal(cpus_of(g.as->pid), 1);
+	/* One that was used before may still be where that was. */
+	assert_int_equal(cpus_of(g.ctx->tid), g.ctx->bound ? 1 : all);
+	assert_int_equal(platform_context_new(g.as, &second), 0);
+	assert_int_equal(cpus_of(second->tid), all);
+	platform_context_free(second);
+	/* A stub may say anything. */
+	for (u32 cpu = 0; cpu <= 0xfff; cpu++)
+		for (int i = 0; i < 8; i++)
+			pair_stay_beside(g.ctx, cpu);
+	assert_int_equal(cpus_of(0), 1);
+	pair_move_away(g.ctx);
+	assert_int_equal(cpus_of(0), all);
+	assert_int_equal(cpus_of(g.as->pid), all);
+	guest_free(&g);
+	assert_int_equal(atomic_load(&plat->active), 0);
+	assert_int_equal(atomic_load(&plat->computing), 0);
+	plat->spin = spin;
+	plat->pairs.count = pairs;
+}
+
 /* ---- the sentry's death ---- */
 
 static bool group_alive(int pgid)
@@ -403,6 +462,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_reuse),	  cmocka_unit_test(test_death_in_pool),
 		cmocka_unit_test(test_many),	  cmocka_unit_test(test_death),
 		cmocka_unit_test(test_parallel),  cmocka_unit_test(test_late_beside_others),
+		cmocka_unit_test(test_beside),
 	};
 	const struct CMUnitTest single[] = { cmocka_unit_test(test_sentry_killed) };
 
