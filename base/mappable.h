@@ -76,6 +76,12 @@ struct mappable_ops {
 	/* Registers / unregisters a mapping. add may refuse (-EPERM for seals). */
 	int (*add)(struct mappable *m, struct mapping *mapping);
 	void (*remove)(struct mappable *m, struct mapping *mapping);
+	/*
+	 * delta vmas more have the mapping than the one that add has told of: it was cut, or a part
+	 * of it left. Called with mm's locks held. May be NULL: nobody counts them. Such vmas are
+	 * not joined again (as Linux's with a close operation).
+	 */
+	void (*count)(struct mappable *m, int delta);
 	/* delta mappings behind a proxy came or went; only counts. May be NULL. */
 	void (*use)(struct mappable *m, int delta);
 	/* msync: writes dirty pages of the range to where they belong. May be NULL. */

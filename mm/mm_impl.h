@@ -204,6 +204,8 @@ struct vma_reg {
 /* Registers; one user. No locks but map_lock. 0, -ENOMEM, or the mappable's refusal. */
 int vma_reg_new(struct mm *mm, struct mappable *mappable, u64 start, u64 end, bool shared,
 		bool writable, struct vma_reg **ret);
+/* One user more: another vma. */
+void vma_reg_use(struct vma_reg *reg);
 /* One user fewer; the last unregisters. Not under active_lock. */
 void vma_reg_release(struct vma_reg *reg);
 

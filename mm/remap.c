@@ -59,7 +59,7 @@ static int reg_for(struct mm *mm, struct vma *v, u64 start, u64 end, struct vma_
 	if (!reg)
 		return 0;
 	if (reg->m.start <= start && end <= reg->m.end) {
-		reg->users++;
+		vma_reg_use(reg);
 		*ret = reg;
 		return 0;
 	}

@@ -87,10 +87,26 @@ int vma_reg_new(struct mm *mm, struct mappable *mappable, u64 start, u64 end, bo
 	return 0;
 }
 
+static void reg_count(struct vma_reg *reg, int delta)
+{
+	if (reg->mappable->ops->count)
+		reg->mappable->ops->count(reg->mappable, delta);
+}
+
+void vma_reg_use(struct vma_reg *reg)
+{
+	reg->users++;
+	reg_count(reg, 1);
+}
+
 void vma_reg_release(struct vma_reg *reg)
 {
-	if (!reg || --reg->users)
+	if (!reg)
 		return;
+	if (--reg->users) {
+		reg_count(reg, -1);
+		return;
+	}
 	reg->mappable->ops->remove(reg->mappable, &reg->m);
 	reg_unref(reg);
 }
@@ -284,7 +300,7 @@ static int split(struct mm *mm, struct vma *v, u64 addr)
 		return -ENOMEM;
 	upper->reg = v->reg;
 	if (upper->reg)
-		upper->reg->users++;
+		vma_reg_use(upper->reg);
 	vma_resize(mm, v, v->start, addr);
 	vma_enter(mm, upper);
 	return 0;
@@ -324,7 +340,8 @@ static bool alike(const struct vma *a, const struct vma *b)
 	return a->end == b->start && a->prot == b->prot && a->max_prot == b->max_prot &&
 	       a->flags == b->flags && !(a->flags & VMA_RESERVED) && a->mappable == b->mappable &&
 	       a->reg == b->reg && a->name == b->name && a->anon_name == b->anon_name &&
-	       (!a->mappable || a->offset + vma_len(a) == b->offset);
+	       (!a->mappable ||
+		(a->offset + vma_len(a) == b->offset && !a->mappable->ops->count));
 }
 
 struct vma *vma_merge(struct mm_op *op, struct vma *v)

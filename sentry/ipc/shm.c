@@ -107,6 +107,17 @@ static int map_add(struct mappable *m, struct mapping *mapping)
 	return 0;
 }
 
+/* Further vmas of what add has counted; they go before it does. */
+static void map_count(struct mappable *m, int delta)
+{
+	struct shm_segment *s = to_segment(m);
+
+	mutex_lock(&s->table->lock);
+	s->nattch += (u64)delta;
+	touched_locked(s, delta > 0 ? &s->atime : &s->dtime);
+	mutex_unlock(&s->table->lock);
+}
+
 /* Takes a segment that is destroyed and unused off the table; true: drop the table's reference. */
 static bool unlist_locked(struct shm_segment *s)
 {
@@ -159,6 +170,7 @@ static const struct mappable_ops shm_mappable_ops = {
 	.resident = map_resident,
 	.add = map_add,
 	.remove = map_remove,
+	.count = map_count,
 	.punch = map_punch,
 	.identify = map_identify,
 };

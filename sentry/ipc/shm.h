@@ -1,11 +1,10 @@
 /*
  * sentry/ipc/shm.h: System V shared memory.
  *
- * A segment is a mappable that wraps anonymous shared memory of tmpfs; each
- * mapping of it registers, and that count is shm_nattch; times and the last pid
- * follow it. Linux counts vmas: there an attach of which parts are unmapped or
- * protected differently counts for each part that is left. The table holds one reference on each
- * segment until IPC_RMID (and then until the last detach); vmas hold their own.
+ * A segment is a mappable that wraps anonymous shared memory of tmpfs. shm_nattch counts the vmas
+ * that map it, as on Linux: an attach of which parts are unmapped or protected differently counts
+ * for each part that is left. Times and the last pid follow it. The table holds one reference on
+ * each segment until IPC_RMID (and then until the last detach); vmas hold their own.
  *
  * Locks: table->lock (RANK_LEAF) protects the table and every segment's
  * fields; it is never held across calls into other modules.

@@ -66,6 +66,50 @@ CASE(shm_counts_attaches)
 	OK(shmdt(a));
 	OK(shmctl(id, IPC_RMID, NULL));
 }
+static long attaches(int id)
+{
+	struct shmid_ds ds;
+
+	OK(shmctl(id, IPC_STAT, &ds));
+	return (long)ds.shm_nattch;
+}
+/* What counts is vmas, and those of a segment are not joined again. */
+CASE(shm_counts_vmas)
+{
+	char *to = OK(mmap(NULL, 2 * PG, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	int id = segment(8 * PG);
+	char *p = OK(shmat(id, NULL, 0));
+	pid_t pid;
+
+	CHECK_EQ(attaches(id), 1);
+	OK(munmap(p + 2 * PG, PG));
+	CHECK_EQ(attaches(id), 2);
+	OK(mprotect(p + 4 * PG, PG, PROT_READ));
+	CHECK_EQ(attaches(id), 4);
+	OK(mprotect(p + 4 * PG, PG, PROT_READ | PROT_WRITE));
+	CHECK_EQ(attaches(id), 4);
+	OK(madvise(p + 6 * PG, PG, MADV_DONTFORK));
+	CHECK_EQ(attaches(id), 6);
+	pid = OK(fork());
+	if (!pid) {
+		CHECK_EQ(attaches(id), 11);
+		_exit(0);
+	}
+	conf_join(pid);
+	OK(madvise(p + 6 * PG, PG, MADV_DOFORK));
+	CHECK_EQ(attaches(id), 6);
+	OK(mremap(p + 7 * PG, PG, PG, MREMAP_MAYMOVE | MREMAP_FIXED, to));
+	CHECK_EQ(attaches(id), 6);
+	OK(mremap(to, 0, PG, MREMAP_MAYMOVE | MREMAP_FIXED, to + PG));
+	CHECK_EQ(attaches(id), 7);
+	OK(shmctl(id, IPC_RMID, NULL));
+	OK(shmdt(p));
+	CHECK_EQ(attaches(id), 2);
+	OK(munmap(to, PG));
+	CHECK_EQ(attaches(id), 1);
+	OK(munmap(to + PG, PG));
+	CHECK_ERR(shmctl(id, IPC_STAT, &(struct shmid_ds){ 0 }), EINVAL);
+}
 CASE(shm_lives_until_last_detach)
 {
 	int id = segment(PG);
