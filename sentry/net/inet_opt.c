@@ -17,6 +17,9 @@
 #define IP_MULTICAST_LOOP_ 34
 #define IP_MTU_DISCOVER_ 10
 #define IP_HDRINCL_ 3
+/* Group memberships, of IP and IPv6 alike: nothing here has multicast. */
+#define MCAST_FIRST_ 42 /* MCAST_JOIN_GROUP */
+#define MCAST_LAST_ 48	/* MCAST_MSFILTER */
 
 /* Options whose value is stored as given; the index keeps value + 1, so that 0 means "default". */
 static void store(_Atomic int *slot, int v)
@@ -115,8 +118,6 @@ static int get_tcp(struct socket *s, int opt, void *val, u32 *len)
 {
 	int v;
 
-	if (s->type != SOCK_STREAM)
-		return -ENOPROTOOPT;
 	if (opt == TCP_INFO) {
 		struct tcp_info ti = { .tcpi_state = (u8)tcp_info_state(s),
 				       .tcpi_snd_mss = 65483,
@@ -161,6 +162,8 @@ static int set_ip(struct socket *s, int opt, const void *val, u32 len)
 		return ret;
 	if (opt <= 0 || opt >= 128)
 		return -ENOPROTOOPT;
+	if (opt >= MCAST_FIRST_ && opt <= MCAST_LAST_)
+		return -ENODEV;
 	switch (opt) {
 	case IP_TTL_:
 		if (v != -1 && (v < 1 || v > 255))
@@ -168,7 +171,7 @@ static int set_ip(struct socket *s, int opt, const void *val, u32 len)
 		v = v == -1 ? 64 : v;
 		break;
 	case IP_ADD_MEMBERSHIP_:
-	case IP_DROP_MEMBERSHIP_: return -ENODEV;
+	case IP_DROP_MEMBERSHIP_: return s->type == SOCK_STREAM ? -EPROTO : -ENODEV;
 	case IP_HDRINCL_: return -ENOPROTOOPT;
 	case IP_MTU_DISCOVER_:
 		if (v < 0 || v > 5)
@@ -220,6 +223,8 @@ static int set_ipv6(struct socket *s, int opt, const void *val, u32 len)
 		return 0;
 	}
 	if (opt == IPV6_ADD_MEMBERSHIP || opt == IPV6_DROP_MEMBERSHIP)
+		return s->type == SOCK_STREAM ? -EPROTO : -ENODEV;
+	if (opt >= MCAST_FIRST_ && opt <= MCAST_LAST_)
 		return -ENODEV;
 	if (opt == IPV6_UNICAST_HOPS && (v < -1 || v > 255))
 		return -EINVAL;
@@ -231,7 +236,7 @@ static int get_ipv6(struct socket *s, int opt, void *val, u32 *len)
 {
 	int v = 0;
 
-	if (s->family != AF_INET6 || opt <= 0 || opt >= 128)
+	if (opt <= 0 || opt >= 128)
 		return -ENOPROTOOPT;
 	if (opt == IPV6_V6ONLY)
 		v = s->in.v6only;
@@ -256,6 +261,19 @@ static int set_udp(struct socket *s, int opt, const void *val, u32 len)
 	return -ENOPROTOOPT; /* UDP_SEGMENT, UDP_GRO: programs fall back */
 }
 
+static int get_udp(struct socket *s, int opt, void *val, u32 *len)
+{
+	int v = 0;
+
+	switch (opt) {
+	case UDP_CORK:
+	case UDP_ENCAP:
+	case UDP_NO_CHECK6_TX:
+	case UDP_NO_CHECK6_RX: put_out(val, len, &v, sizeof(v)); return 0;
+	default: return -ENOPROTOOPT;
+	}
+}
+
 int inet_setsockopt(struct socket *s, struct task *t, int level, int opt, const void *val, u32 len)
 {
 	switch (level) {
@@ -269,10 +287,14 @@ int inet_setsockopt(struct socket *s, struct task *t, int level, int opt, const 
 
 int inet_getsockopt(struct socket *s, struct task *t, int level, int opt, void *val, u32 *len)
 {
-	switch (level) {
-	case IPPROTO_TCP: return get_tcp(s, opt, val, len);
-	case IPPROTO_IP: return get_ip(s, opt, val, len);
-	case IPPROTO_IPV6: return get_ipv6(s, opt, val, len);
-	default: return -ENOPROTOOPT;
-	}
+	if (level == IPPROTO_TCP && s->type == SOCK_STREAM)
+		return get_tcp(s, opt, val, len);
+	if (level == IPPROTO_UDP && s->type == SOCK_DGRAM)
+		return get_udp(s, opt, val, len);
+	if (level == IPPROTO_IP)
+		return get_ip(s, opt, val, len);
+	if (level == IPPROTO_IPV6 && s->family == AF_INET6)
+		return get_ipv6(s, opt, val, len);
+	/* What IPv4's do_ip_getsockopt says of levels that are not its own, and IPv6's. */
+	return s->family == AF_INET ? -EOPNOTSUPP : -ENOPROTOOPT;
 }

@@ -427,6 +427,40 @@ CASE(options)
 	OK(getsockopt(c, IPPROTO_TCP, TCP_INFO, &ti, &len));
 	CHECK_EQ(ti.tcpi_state, TCP_CLOSE);
 }
+CASE(option_levels)
+{
+	static const int levels[] = { 500, IPPROTO_UDP, IPPROTO_IPV6, IPPROTO_RAW };
+	int t4 = tcp(), t6 = OK(socket(AF_INET6, SOCK_STREAM, 0)),
+	    u4 = OK(socket(AF_INET, SOCK_DGRAM, 0)), u6 = OK(socket(AF_INET6, SOCK_DGRAM, 0)), v;
+	socklen_t len = sizeof(v);
+
+	for (size_t i = 0; i < sizeof(levels) / sizeof(*levels); i++) {
+		CHECK_ERR(getsockopt(t4, levels[i], 10, &v, &len), EOPNOTSUPP);
+		CHECK_ERR(setsockopt(t4, levels[i], 10, &v, len), ENOPROTOOPT);
+	}
+	CHECK_ERR(getsockopt(t6, IPPROTO_UDP, 10, &v, &len), ENOPROTOOPT);
+	CHECK_ERR(getsockopt(u4, IPPROTO_TCP, 1, &v, &len), EOPNOTSUPP);
+	CHECK_ERR(getsockopt(u6, IPPROTO_TCP, 1, &v, &len), ENOPROTOOPT);
+	OK(getsockopt(u4, IPPROTO_UDP, 1 /* UDP_CORK */, &v, &len));
+	CHECK_EQ(v, 0);
+	OK(getsockopt(u6, IPPROTO_UDP, 101 /* UDP_NO_CHECK6_TX */, &v, &len));
+	CHECK_ERR(getsockopt(u4, IPPROTO_UDP, 9999, &v, &len), ENOPROTOOPT);
+}
+/* A group that is left and was not joined: an error of some kind, where there is no multicast, too.
+ */
+CASE(multicast_membership)
+{
+	struct group_req r = { 0 };
+	struct sockaddr_in *a = (void *)&r.gr_group;
+	struct ip_mreq m = { .imr_multiaddr.s_addr = htonl(0xe0000101) };
+	int t = tcp();
+
+	a->sin_family = AF_INET;
+	a->sin_addr = m.imr_multiaddr;
+	CHECK(setsockopt(t, IPPROTO_IP, MCAST_LEAVE_GROUP, &r, sizeof(r)) == -1);
+	CHECK(errno == ENODEV || errno == EADDRNOTAVAIL);
+	CHECK_ERR(setsockopt(t, IPPROTO_IP, IP_ADD_MEMBERSHIP, &m, sizeof(m)), EPROTO);
+}
 CASE(interfaces)
 {
 	struct ifaddrs *list, *i;
