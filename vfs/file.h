@@ -189,8 +189,9 @@ int vfs_register_chrdev(u32 major, int (*open)(struct inode *inode, struct file 
 void vfs_notify_path(const struct path *p, u32 mask);
 int vfs_open_device(struct inode *inode, struct file *file);
 
-/* Hook for inotify, set once (at start or with the first watch) by sentry/fd: mask is IN_*. May be
- * NULL. Called without locks, only for inodes with `watches` set or whose parent has them. */
+/* Hook for inotify, set once (at start or with the first watch) by sentry/fd: mask is IN_*, with
+ * IN_EXCL_UNLINK for what happens by a name that is gone. May be NULL. Called without locks, only
+ * for inodes with `watches` set or whose parent has them. */
 extern void (*_Atomic vfs_notify_hook)(struct inode *inode, struct inode *parent, const char *name,
 				       u32 mask, u32 cookie);
 

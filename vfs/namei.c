@@ -459,7 +459,12 @@ void vfs_notify_path(const struct path *p, u32 mask)
 		memcpy(name, p->dentry->name, p->dentry->name_len + 1);
 	}
 	dcache_unlock();
-	if (dir || atomic_load(&inode->watches))
-		vfs_notify_hook(inode, dir, name, inode_is_dir(inode) ? mask | IN_ISDIR : mask, 0);
+	if (dir || atomic_load(&inode->watches)) {
+		if (inode_is_dir(inode))
+			mask |= IN_ISDIR;
+		if (dentry_deleted(p->dentry))
+			mask |= IN_EXCL_UNLINK;
+		vfs_notify_hook(inode, dir, name, mask, 0);
+	}
 	inode_put(dir);
 }

@@ -146,17 +146,19 @@ static void report(struct inode *inode, u32 mask, u32 cookie, const char *name)
 {
 	struct watch_head *head = inode ? atomic_load(&inode->watches) : NULL;
 	u32 what = mask & IN_ALL_EVENTS;
+	bool gone = mask & IN_EXCL_UNLINK;
 	struct watch *w, *tmp;
 
 	if (!head)
 		return;
+	mask &= ~(u32)IN_EXCL_UNLINK;
 	/* The last drop frees head: find the end first. */
 	struct watch *last = container_of(head->list.prev, struct watch, inode_node);
 	for (w = list_first(&head->list, struct watch, inode_node); w; w = tmp) {
 		bool ends = what & IN_DELETE_SELF;
 
 		tmp = w == last ? NULL : list_first(&w->inode_node, struct watch, inode_node);
-		if (w->mask & what) {
+		if ((w->mask & what) && !(gone && (w->mask & IN_EXCL_UNLINK))) {
 			queue_event(w->in, w->wd, mask, cookie, name);
 			ends |= (w->mask & IN_ONESHOT) != 0;
 		}
@@ -179,6 +181,9 @@ static void notify(struct inode *inode, struct inode *parent, const char *name, 
 	MUTEX_GUARD(&lock);
 	if (parent && (mask & CHILD_EVENTS))
 		report(parent, mask, cookie, name ? name : "");
+	/* As ever, the kind of what is gone or moved is not told. */
+	if (mask & (IN_DELETE_SELF | IN_MOVE_SELF))
+		mask &= ~(u32)IN_ISDIR;
 	if (inode && (mask & SELF_EVENTS))
 		report(inode, mask, cookie, "");
 }

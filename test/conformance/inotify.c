@@ -114,6 +114,36 @@ CASE(self_events)
 	expect_none(in);
 	CHECK_ERR(inotify_rm_watch(in, wd), EINVAL);
 }
+CASE(self_events_of_a_directory)
+{
+	const char *p = conf_path("d");
+	OK(mkdir(p, 0755));
+	int in = in_new(),
+	    wd = OK(inotify_add_watch(in, p, IN_MOVE_SELF | IN_DELETE_SELF | IN_ATTRIB));
+	OK(chmod(p, 0700));
+	expect(in, wd, IN_ATTRIB | IN_ISDIR, "");
+	OK(rename(p, conf_path("e")));
+	expect(in, wd, IN_MOVE_SELF, "");
+	OK(rmdir(conf_path("e")));
+	expect(in, wd, IN_DELETE_SELF, "");
+	expect(in, wd, IN_IGNORED, "");
+	expect_none(in);
+}
+CASE(exclude_unlinked)
+{
+	const char *p = file("f");
+	int all = in_new(), in = in_new(), fd = OK(open(p, O_RDWR)),
+	    wd = OK(inotify_add_watch(in, conf_tmpdir(), IN_MODIFY | IN_EXCL_UNLINK)),
+	    wd_all = OK(inotify_add_watch(all, conf_tmpdir(), IN_MODIFY));
+	OK(write(fd, "x", 1));
+	expect(in, wd, IN_MODIFY, "f");
+	expect_none(in);
+	expect(all, wd_all, IN_MODIFY, "f");
+	OK(unlink(p));
+	OK(write(fd, "y", 1));
+	expect_none(in);
+	expect(all, wd_all, IN_MODIFY, "f");
+}
 CASE(truncate_modifies)
 {
 	const char *p = file("f");
