@@ -107,10 +107,20 @@ bool notify_parent_exit_locked(struct thread_group *tg)
 
 /* ---- reaping ---- */
 
+void thread_group_waited_locked(struct thread_group *tg)
+{
+	struct thread_group *p = tg->parent;
+
+	p->child_utime_ns += tg->dead_utime_ns + tg->child_utime_ns;
+	p->child_stime_ns += tg->dead_stime_ns + tg->child_stime_ns;
+	p->child_minflt += tg->dead_minflt + tg->child_minflt;
+	p->child_majflt += tg->dead_majflt + tg->child_majflt;
+	p->child_maxrss = MAX(p->child_maxrss, MAX(tg->dead_maxrss, tg->child_maxrss));
+}
+
 void thread_group_reap_locked(struct thread_group *tg, struct reap *ret)
 {
 	struct kernel *k = tg->kernel;
-	struct thread_group *p = tg->parent;
 	struct pid_entry *e = pid_lookup(k, tg->tgid);
 	struct sighand *sh;
 
@@ -118,13 +128,6 @@ void thread_group_reap_locked(struct thread_group *tg, struct reap *ret)
 	tg->reaped = true;
 	k->reaped_minflt += tg->dead_minflt;
 	k->reaped_majflt += tg->dead_majflt;
-	if (p) {
-		p->child_utime_ns += tg->dead_utime_ns + tg->child_utime_ns;
-		p->child_stime_ns += tg->dead_stime_ns + tg->child_stime_ns;
-		p->child_minflt += tg->dead_minflt + tg->child_minflt;
-		p->child_majflt += tg->dead_majflt + tg->child_majflt;
-		p->child_maxrss = MAX(p->child_maxrss, MAX(tg->dead_maxrss, tg->child_maxrss));
-	}
 	list_del(&tg->sibling);
 	tg->parent = NULL;
 	tg->parent_task = NULL;

@@ -120,6 +120,9 @@ struct reap {
 	struct process_group *pgrp;
 };
 void thread_group_reap_locked(struct thread_group *tg, struct reap *ret);
+/* Before that, when its parent has waited for it: what it used counts as its parent's children's.
+ * What nobody waits for counts nowhere. */
+void thread_group_waited_locked(struct thread_group *tg);
 void reap_put(struct reap *r);
 /* Wait status of a group without live tasks. */
 int thread_group_status_locked(struct thread_group *tg);

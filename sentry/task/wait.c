@@ -116,6 +116,7 @@ static enum look look_child(struct task *t, const struct wait_request *q, struct
 		fill_exit(tg, tg->leader, thread_group_status_locked(tg), r);
 		if (!(q->options & WNOWAIT)) {
 			ptrace_unlink_locked(tg->leader);
+			thread_group_waited_locked(tg);
 			thread_group_reap_locked(tg, reap);
 		}
 		return LOOK_FOUND;

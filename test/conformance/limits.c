@@ -155,6 +155,23 @@ CASE(rusage_children_maxrss_in_kib)
 	CHECK(a.ru_maxrss >= 32 << 10);
 	CHECK(a.ru_maxrss < 64 << 10);
 }
+/* Of a child that nobody can wait for nothing is counted. */
+CASE(rusage_without_unwaited_children)
+{
+	char *p = mmap(NULL, 32 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct rusage a;
+
+	CHECK(p != MAP_FAILED);
+	CHECK(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
+	if (!OK(fork())) {
+		touch_32m(p);
+		_exit(0);
+	}
+	CHECK_ERR(wait(NULL), ECHILD);
+	OK(getrusage(RUSAGE_CHILDREN, &a));
+	CHECK_EQ(a.ru_maxrss, 0);
+	CHECK_EQ(a.ru_minflt, 0);
+}
 CASE(vfork_child_keeps_parents_peak)
 {
 	char *p = mmap(NULL, 32 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
