@@ -615,7 +615,7 @@ s64 sys_arch_prctl(struct task *t, const u64 a[6])
 		return copy_out(t, ua(a[1]), &base, sizeof(base));
 	}
 	case ARCH_GET_CPUID: return 1; /* cpuid works and cannot be switched off */
-	case ARCH_SET_CPUID: return a[1] ? 0 : -ENODEV;
+	case ARCH_SET_CPUID: return -ENODEV;
 	default: return -EINVAL;
 	}
 }

@@ -350,4 +350,19 @@ CASE(clone3_pidfd)
 	CHECK_EQ(poll(&p, 1, 10000), 1);
 	CHECK_EQ(WEXITSTATUS(conf_wait_status(pid)), 5);
 }
+CASE(cpuid_cannot_be_switched_off)
+{
+	char line[8192];
+	FILE *f = fopen("/proc/cpuinfo", "r");
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (strstr(line, " cpuid_fault"))
+			SKIP("this processor can");
+	}
+	fclose(f);
+	CHECK_ERR(syscall(SYS_arch_prctl, 0x1012 /* ARCH_SET_CPUID */, 0), ENODEV);
+	CHECK_ERR(syscall(SYS_arch_prctl, 0x1012, 1), ENODEV);
+	CHECK_EQ(syscall(SYS_arch_prctl, 0x1011 /* ARCH_GET_CPUID */, 0), 1);
+}
 CONF_MAIN
