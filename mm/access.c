@@ -518,6 +518,29 @@ int mm_cmpxchg32(struct mm *mm, uaddr addr, u32 expected, u32 desired, u32 *ret_
 	return err;
 }
 
+/*
+ * What names a word that other processes may know by another address (Linux's get_futex_key): a
+ * file's by its place there. Private memory is its process's own, so it must be so already or
+ * become so by a write: what may only be read is the file's still, or refused.
+ */
+static int shared_key(struct mm *mm, struct vma *v, u64 addr, struct mm_futex_key *key)
+{
+	struct pma *p;
+
+	if (!v->mappable || !(v->flags & VMA_SHARED)) {
+		if (v->prot & PROT_WRITE)
+			return 0;
+		p = pma_set_find(&mm->pmas, addr);
+		if (!v->mappable || (p && p->owned))
+			return -EFAULT;
+	}
+	key->object = v->mappable;
+	key->offset = vma_offset_at(v, addr);
+	key->shared = true;
+	v->mappable->ops->get(v->mappable);
+	return 0;
+}
+
 int mm_futex_key(struct mm *mm, uaddr addr, bool private_hint, struct mm_futex_key *ret)
 {
 	struct mm_futex_key key = { .object = mm, .offset = addr.v };
@@ -534,14 +557,7 @@ int mm_futex_key(struct mm *mm, uaddr addr, bool private_hint, struct mm_futex_k
 	}
 	mutex_lock(&mm->active_lock);
 	v = vma_set_find(&mm->vmas, addr.v);
-	if (!v || !permitted(v, HOW_READ)) {
-		err = -EFAULT;
-	} else if ((v->flags & VMA_SHARED) && v->mappable) {
-		key.object = v->mappable;
-		key.offset = vma_offset_at(v, addr.v);
-		key.shared = true;
-		v->mappable->ops->get(v->mappable);
-	}
+	err = v && permitted(v, HOW_READ) ? shared_key(mm, v, addr.v, &key) : -EFAULT;
 	mutex_unlock(&mm->active_lock);
 	if (err == 0)
 		*ret = key;

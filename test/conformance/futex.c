@@ -171,6 +171,37 @@ CASE(shared_through_a_file)
 		sched_yield();
 	conf_join(pid);
 }
+/* A word whose name others could share must be the file's, or become the process's own. */
+CASE(shared_key_of_read_only_memory)
+{
+	const struct timespec soon = { .tv_nsec = 1000000 };
+	struct timespec *t = (struct timespec *)&soon;
+	uint32_t *a = OK(mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)), *f, *s;
+	int fd = OK(open(conf_path("f"), O_CREAT | O_RDWR, 0600));
+
+	CHECK_ERR(fut(a, FUTEX_WAIT, 0, t, NULL, 0), EFAULT);
+	CHECK_ERR(fut(a, FUTEX_WAIT, 1, t, NULL, 0), EFAULT);
+	CHECK_ERR(fut(a, FUTEX_WAKE, 1, NULL, NULL, 0), EFAULT);
+	CHECK_ERR(fut(a, FUTEX_WAIT_PRIVATE, 0, t, NULL, 0), ETIMEDOUT);
+	CHECK_EQ(fut(a, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0), 0);
+	CHECK_ERR(fut(&word, FUTEX_CMP_REQUEUE, 1, (void *)1, a, 0), EFAULT);
+	/* A file's page is the file's, by whatever mapping, until it is written. */
+	OK(ftruncate(fd, 4096));
+	f = OK(mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0));
+	s = OK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0));
+	CHECK_ERR(fut(f, FUTEX_WAIT, 0, t, NULL, 0), ETIMEDOUT);
+	pid_t pid = OK(fork());
+	if (!pid) {
+		CHECK_EQ(fut(f, FUTEX_WAIT, 0, NULL, NULL, 0), 0);
+		_exit(0);
+	}
+	wake_all(s, 1);
+	conf_join(pid);
+	OK(mprotect(f, 4096, PROT_READ | PROT_WRITE));
+	*f = 0;
+	OK(mprotect(f, 4096, PROT_READ));
+	CHECK_ERR(fut(f, FUTEX_WAKE, 1, NULL, NULL, 0), EFAULT);
+}
 CASE(private_memory_does_not_meet)
 {
 	pid_t pid = fork();
