@@ -288,4 +288,8 @@ sys_fn sys_cachestat;
 sys_fn sys_fchmodat2;
 sys_fn sys_mseal;
 
+/* For calls that take a pidfd or PIDFD_SELF*: the file (a reference, or NULL) and the group,
+ * borrowed from the file or t. -EBADF. sys_pidfd.c. */
+int sys_pidfd_arg(struct task *t, int fd, struct file **ret, struct thread_group **ret_tg);
+
 #endif

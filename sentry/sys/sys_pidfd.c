@@ -56,12 +56,32 @@ static int pidfd_arg(struct task *t, int fd, struct file **ret, struct thread_gr
 	return 0;
 }
 
-static int pidfd_info(struct task *t, uaddr addr, int sig, struct thread_group *tg, siginfo_t *ret)
+/* Instead of a descriptor: the caller's own thread, or its process. */
+#define PIDFD_SELF_THREAD_ (-10000)
+#define PIDFD_SELF_GROUP_ (-10001)
+
+int sys_pidfd_arg(struct task *t, int fd, struct file **ret, struct thread_group **ret_tg)
+{
+	if (fd != PIDFD_SELF_THREAD_ && fd != PIDFD_SELF_GROUP_)
+		return pidfd_arg(t, fd, ret, ret_tg);
+	*ret = NULL;
+	*ret_tg = t->tg;
+	return 0;
+}
+
+/* Whom a signal is for: the thread that leads the group, the group (as without a flag), the process
+ * group of its number. */
+#define TO_THREAD 1u
+#define TO_GROUP 2u
+#define TO_PGRP 4u
+
+static int pidfd_info(struct task *t, uaddr addr, int sig, u32 scope, struct thread_group *tg,
+		      siginfo_t *ret)
 {
 	int r;
 
 	if (addr.v == 0) {
-		siginfo_user(ret, sig, SI_USER, t);
+		siginfo_user(ret, sig, scope == TO_THREAD ? SI_TKILL : SI_USER, t);
 		return 0;
 	}
 	r = copy_in(t, ret, addr, sizeof(*ret));
@@ -69,7 +89,7 @@ static int pidfd_info(struct task *t, uaddr addr, int sig, struct thread_group *
 		return r;
 	if (ret->si_signo != sig)
 		return -EINVAL;
-	if (tg != t->tg && (ret->si_code >= 0 || ret->si_code == SI_TKILL))
+	if ((tg != t->tg || scope == TO_PGRP) && (ret->si_code >= 0 || ret->si_code == SI_TKILL))
 		return -EPERM;
 	return 0;
 }
@@ -83,38 +103,69 @@ static int signal_target_arg(struct task *t, int fd, struct file **ret,
 
 	if (!tg) {
 		file_put(f);
-		return pidfd_arg(t, fd, ret, ret_tg);
+		return sys_pidfd_arg(t, fd, ret, ret_tg);
 	}
 	*ret = f;
 	*ret_tg = tg;
 	return 0;
 }
 
+static int send_to_group(struct task *t, struct thread_group *tg, struct task *thread,
+			 const siginfo_t *si)
+{
+	struct task *target = thread ? task_get(thread) : NULL;
+	int r;
+
+	if (!target) {
+		mutex_lock(&t->kernel->tasklist_lock);
+		target = tg->leader ? task_get(tg->leader) : NULL;
+		mutex_unlock(&t->kernel->tasklist_lock);
+	}
+	r = target ? signal_may_send(t, target, si->si_signo) : -ESRCH;
+	if (r == 0 && si->si_signo)
+		r = thread ? signal_send_task(target, si) : signal_send_group(tg, si);
+	task_put(target);
+	return r;
+}
+
+static int send_scoped(struct task *t, int fd, struct thread_group *tg, u32 scope,
+		       const siginfo_t *si)
+{
+	struct task *thread = NULL;
+	int r;
+
+	if (scope == TO_PGRP) /* 1 is the reaper, and -1 everybody */
+		return tg->tgid > 1 ? signal_kill(t, -tg->tgid, si) : -ESRCH;
+	if (scope != TO_THREAD)
+		return send_to_group(t, tg, NULL, si);
+	if (fd == PIDFD_SELF_THREAD_)
+		return send_to_group(t, tg, t, si);
+	thread = task_find(t->kernel, tg->tgid);
+	r = thread ? send_to_group(t, tg, thread, si) : -ESRCH;
+	task_put(thread);
+	return r;
+}
+
 s64 sys_pidfd_send_signal(struct task *t, const u64 a[6])
 {
 	int sig = (int)a[1], r;
+	u32 scope = (u32)a[3];
 	struct thread_group *tg;
-	struct task *target;
 	struct file *f;
 	siginfo_t si;
 
-	if ((u32)a[3])
+	if (scope & ~(TO_THREAD | TO_GROUP | TO_PGRP) || (scope & (scope - 1)))
 		return -EINVAL;
 	r = signal_target_arg(t, (int)a[0], &f, &tg);
 	if (r < 0)
 		return r;
-	r = pidfd_info(t, ua(a[2]), sig, tg, &si);
+	if (!scope && (int)a[0] == PIDFD_SELF_THREAD_)
+		scope = TO_THREAD;
+	r = pidfd_info(t, ua(a[2]), sig, scope, tg, &si);
 	if (r == 0 && (sig < 0 || sig > SIGNAL_COUNT))
 		r = -EINVAL;
-	if (r == 0) {
-		mutex_lock(&t->kernel->tasklist_lock);
-		target = tg->leader ? task_get(tg->leader) : NULL;
-		mutex_unlock(&t->kernel->tasklist_lock);
-		r = target ? signal_may_send(t, target, sig) : -ESRCH;
-		if (r == 0 && sig)
-			r = signal_send_group(tg, &si);
-		task_put(target);
-	}
+	if (r == 0)
+		r = send_scoped(t, (int)a[0], tg, scope, &si);
 	file_put(f);
 	return r;
 }

@@ -246,7 +246,7 @@ s64 sys_process_madvise(struct task *t, const u64 a[6])
 	struct mm_limits limits;
 	struct mm *mm = NULL;
 	struct sys_iov iov;
-	struct file *f;
+	struct file *f = NULL;
 	s64 r;
 
 	if ((u32)a[4])
@@ -254,10 +254,8 @@ s64 sys_process_madvise(struct task *t, const u64 a[6])
 	r = sys_iov_import(t, ua(a[1]), a[2], &iov);
 	if (r < 0)
 		return r;
-	f = fd_get(t->fds, (int)a[0]);
-	tg = f ? pidfd_group(f) : NULL;
-	r = -EBADF;
-	if (!tg)
+	r = sys_pidfd_arg(t, (int)a[0], &f, &tg);
+	if (r < 0)
 		goto out;
 	other = thread_group_any_task(tg);
 	r = other ? other_mm(t, other, &mm) : -ESRCH;
@@ -308,15 +306,13 @@ s64 sys_process_mrelease(struct task *t, const u64 a[6])
 	struct task *other = NULL;
 	struct mm *mm = NULL;
 	struct thread_group *tg;
-	struct file *f;
+	struct file *f = NULL;
 	s64 r;
 
 	if ((u32)a[1])
 		return -EINVAL;
-	f = fd_get(t->fds, (int)a[0]);
-	tg = f ? pidfd_group(f) : NULL;
-	r = -EBADF;
-	if (!tg)
+	r = sys_pidfd_arg(t, (int)a[0], &f, &tg);
+	if (r < 0)
 		goto out;
 	other = thread_group_any_task(tg);
 	mm = other ? task_get_mm(other) : NULL;

@@ -195,6 +195,73 @@ CASE(pidfd_errors)
 	CHECK_ERR(syscall(SYS_pidfd_send_signal, 999, 0, NULL, 0), EBADF);
 	CHECK_ERR(syscall(SYS_pidfd_getfd, 999, 0, 0), EBADF);
 }
+#define PIDFD_SELF_THREAD_ (-10000)
+#define PIDFD_SELF_GROUP_ (-10001)
+static long pidfd_send(int fd, int sig, unsigned flags)
+{
+	return syscall(SYS_pidfd_send_signal, fd, sig, NULL, flags);
+}
+static void take_signal(int sig, int code)
+{
+	const struct timespec none = { 0 };
+	sigset_t set;
+	siginfo_t si;
+
+	sigemptyset(&set);
+	sigaddset(&set, sig);
+	/* The library's call makes SI_USER of SI_TKILL. */
+	CHECK_EQ(syscall(SYS_rt_sigtimedwait, &set, &si, &none, 8), sig);
+	CHECK_EQ(si.si_code, code);
+	CHECK_EQ(si.si_pid, getpid());
+}
+CASE(pidfd_self)
+{
+	char *page =
+		OK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	struct iovec iov = { page, 4096 };
+	sigset_t set;
+
+	if (syscall(SYS_pidfd_send_signal, PIDFD_SELF_GROUP_, 0, NULL, 0) < 0 && errno == EBADF)
+		SKIP("kernel without PIDFD_SELF");
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	OK(pidfd_send(PIDFD_SELF_GROUP_, SIGUSR1, 0));
+	take_signal(SIGUSR1, SI_USER);
+	OK(pidfd_send(PIDFD_SELF_THREAD_, SIGUSR1, 0));
+	take_signal(SIGUSR1, SI_TKILL);
+	CHECK_ERR(pidfd_send(-10002, 0, 0), EBADF);
+	CHECK_ERR(pidfd_send(PIDFD_SELF_GROUP_, 65, 0), EINVAL);
+	CHECK_ERR(pidfd_send(PIDFD_SELF_GROUP_, 0, 8), EINVAL);
+	OK(syscall(SYS_process_madvise, PIDFD_SELF_GROUP_, &iov, 1, MADV_COLD, 0));
+	CHECK_ERR(syscall(SYS_process_mrelease, PIDFD_SELF_GROUP_, 0), EINVAL);
+	/* It is no descriptor. */
+	CHECK_ERR(syscall(SYS_pidfd_getfd, PIDFD_SELF_GROUP_, 0, 0), EBADF);
+	CHECK_ERR(fcntl(PIDFD_SELF_GROUP_, F_GETFD), EBADF);
+}
+CASE(pidfd_signal_scopes)
+{
+	int fd = OK(pidfd_open(getpid(), 0));
+	siginfo_t si = { .si_signo = SIGUSR1, .si_code = SI_USER };
+	sigset_t set;
+
+	if (pidfd_send(fd, 0, 1) < 0 && errno == EINVAL)
+		SKIP("kernel without PIDFD_SIGNAL_*");
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	OK(pidfd_send(fd, SIGUSR1, 1));
+	take_signal(SIGUSR1, SI_TKILL);
+	OK(pidfd_send(fd, SIGUSR1, 2));
+	take_signal(SIGUSR1, SI_USER);
+	CHECK_ERR(pidfd_send(fd, 0, 3), EINVAL);
+	if (getpgrp() == getpid())
+		OK(pidfd_send(fd, SIGUSR1, 4));
+	else
+		OK(kill(getpid(), SIGUSR1));
+	take_signal(SIGUSR1, SI_USER);
+	CHECK_ERR(syscall(SYS_pidfd_send_signal, fd, SIGUSR1, &si, 4), EPERM);
+}
 CASE(pidfd_nonblock)
 {
 	int hold, fd;
