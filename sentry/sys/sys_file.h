@@ -22,6 +22,7 @@ struct sys_rw {
 	bool nonblock;	   /* besides the file's own O_NONBLOCK */
 	const u64 *offset; /* NULL: the file's position */
 	int flags;	   /* RWF_* */
+	bool some;	   /* a write that waits for room only while it has written nothing */
 };
 /*
  * Moves bytes between the guest's segments and f, waiting as the file demands,

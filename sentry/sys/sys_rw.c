@@ -103,7 +103,7 @@ s64 sys_rw_iov(struct task *t, struct file *f, const struct sys_iov *iov, const 
 		if (n <= 0)
 			break;
 		x.done += (size_t)n;
-		if (!rw->write || x.done >= iov->total || !writes_all(f))
+		if (!rw->write || rw->some || x.done >= iov->total || !writes_all(f))
 			break;
 	}
 	if (n < 0 && rw->write)

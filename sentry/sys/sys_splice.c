@@ -281,7 +281,8 @@ static s64 send_file(struct task *t, struct file *in, struct offset_arg *off, in
 	else if (S_ISSOCK(in->inode->type) && file_is_pipe(out))
 		n = file_to_pipe(t, in, NULL, out, count, false);
 	file_put(out);
-	if (n > 0 && offset_end(t, off, in) < 0)
+	/* An offset of the guest's is stored even when nothing was moved. */
+	if ((n > 0 || (n == 0 && off->given)) && offset_end(t, off, in) < 0)
 		n = -EFAULT;
 	return n;
 }
@@ -300,6 +301,14 @@ s64 sys_sendfile(struct task *t, const u64 a[6])
 	n = send_file(t, in, &off, (int)a[0], a[3]);
 	file_put(in);
 	return n;
+}
+
+/* What Linux has a splice_write for; not for eventfds, though one can write to them. */
+static bool can_splice_to(const struct file *f)
+{
+	u32 type = f->inode->type;
+
+	return f->ops->write && (S_ISREG(type) || S_ISCHR(type) || S_ISSOCK(type));
 }
 
 /* Offsets belong to the side that is not a pipe; a stream has none. */
@@ -330,7 +339,7 @@ static s64 splice_files(struct task *t, struct file *in, struct offset_arg *in_o
 		n = verify_area(pos ? *pos : 0, len);
 	if (n < 0)
 		return n;
-	if (from_pipe ? !out->ops->write : !in->ops->read)
+	if (from_pipe ? !can_splice_to(out) : !in->ops->read)
 		return -EINVAL;
 	if (inode_is_dir(other->inode))
 		return -EINVAL;
@@ -400,7 +409,7 @@ s64 sys_tee(struct task *t, const u64 a[6])
 
 s64 sys_vmsplice(struct task *t, const u64 a[6])
 {
-	struct sys_rw rw = { .nonblock = a[3] & SPLICE_F_NONBLOCK };
+	struct sys_rw rw = { .nonblock = a[3] & SPLICE_F_NONBLOCK, .some = true };
 	struct sys_iov iov;
 	struct file *f;
 	s64 n;

@@ -1,5 +1,6 @@
 /* Reading and writing: offsets, vectors, sparse files, splice family, pipes, memfd. */
 #include "conf.h"
+#include <sys/eventfd.h>
 #include <limits.h>
 #include <sys/auxv.h>
 #include <poll.h>
@@ -478,6 +479,39 @@ CASE(splice_and_tee)
 	struct iovec v = { "vm", 2 };
 	CHECK_EQ(vmsplice(a[1], &v, 1, 0), 2);
 	CHECK_EQ(read(a[0], buf, 16), 2);
+}
+/* vmsplice waits for room, not for all to be written. */
+CASE(vmsplice_takes_what_fits)
+{
+	static char data[1 << 17];
+	struct iovec v = { data, sizeof(data) };
+	int p[2];
+	ssize_t n;
+
+	OK(pipe(p));
+	n = OK(vmsplice(p[1], &v, 1, 0));
+	CHECK(n >= 4096 && n <= 65536);
+	CHECK_ERR(vmsplice(p[1], &v, 1, SPLICE_F_NONBLOCK), EAGAIN);
+	CHECK_EQ(read(p[0], data, sizeof(data)), n);
+}
+CASE(splice_to_what_cannot)
+{
+	int p[2], e = OK(eventfd(0, 0));
+
+	OK(pipe(p));
+	CHECK_ERR(splice(p[0], NULL, e, NULL, 8, 0), EINVAL);
+	CHECK_EQ(write(p[1], "12345678", 8), 8);
+	CHECK_ERR(splice(p[0], NULL, e, NULL, 8, 0), EINVAL);
+}
+CASE(sendfile_stores_its_offset)
+{
+	off_t *off = OK(mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+	int in = temp(""), out = OK(open(conf_path("o"), O_RDWR | O_CREAT, 0600));
+
+	CHECK_ERR(sendfile(out, in, off, 1), EFAULT);
+	CHECK_EQ(write(in, "x", 1), 1);
+	CHECK_ERR(sendfile(out, in, off, 1), EFAULT);
+	CHECK_EQ(lseek(out, 0, SEEK_CUR), 1);
 }
 
 /* ---- pipes ---- */
