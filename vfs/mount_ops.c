@@ -192,21 +192,19 @@ static bool place_below(const struct mount *m, const struct mount *top)
 	return false;
 }
 
-int mount_pivot_root(struct mount_ns *ns, const struct path *new_root, const struct path *put_old)
+int mount_pivot_root(struct mount_ns *ns, const struct path *root, const struct path *new_root,
+		     const struct path *put_old)
 {
-	struct mount *mnew = new_root->mnt, *old, *p1 = NULL, *p2 = NULL;
+	struct mount *mnew = new_root->mnt, *old = root->mnt, *p1 = NULL, *p2 = NULL;
 	struct dentry *d1 = NULL, *d2 = NULL;
-	struct path cur;
 	int err = 0;
 
-	mount_ns_root(ns, &cur);
-	old = cur.mnt;
 	mount_lock_all();
 	if (mnew->ns != ns || put_old->mnt->ns != ns || old->ns != ns)
 		err = -EINVAL;
 	else if (mnew == old || put_old->mnt == old)
 		err = -EBUSY;
-	else if (new_root->dentry != mnew->root || !mnew->parent ||
+	else if (root->dentry != old->root || new_root->dentry != mnew->root || !mnew->parent ||
 		 !place_below(put_old->mnt, mnew) || !place_below(mnew, old))
 		err = -EINVAL;
 	else if (mount_child(put_old->mnt, put_old->dentry))
@@ -225,6 +223,5 @@ int mount_pivot_root(struct mount_ns *ns, const struct path *new_root, const str
 	dentry_put(d2);
 	mount_put(p1);
 	mount_put(p2);
-	path_put(&cur);
 	return err;
 }

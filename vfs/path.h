@@ -129,9 +129,10 @@ int mount_remount(struct mount_ns *ns, const struct path *at, u32 flags);
 u32 mount_flags(const struct mount *m);
 /* MS_MOVE: the mount whose root is `from` goes onto `to`. -ELOOP when `to` is below it. */
 int mount_move(struct mount_ns *ns, const struct path *from, const struct path *to);
-/* pivot_root(2): new_root (a mount's root) becomes "/", the old root mount goes onto put_old (below
- * new_root). */
-int mount_pivot_root(struct mount_ns *ns, const struct path *new_root, const struct path *put_old);
+/* pivot_root(2): new_root (a mount's root) comes where the mount of root, the caller's "/", is;
+ * that goes onto put_old (below new_root). */
+int mount_pivot_root(struct mount_ns *ns, const struct path *root, const struct path *new_root,
+		     const struct path *put_old);
 u64 mount_ns_id(const struct mount_ns *ns); /* inode number for /proc/PID/ns/mnt */
 /* For /proc/PID/{mounts,mountinfo}: calls fn for each mount, in order. */
 struct mount_info {

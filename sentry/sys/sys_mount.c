@@ -218,10 +218,10 @@ s64 sys_pivot_root(struct task *t, const u64 a[6])
 	mutex_unlock(&t->fs->lock);
 	if (!inode_is_dir(path_inode(&new_root)) || !inode_is_dir(path_inode(&put_old)))
 		err = -ENOTDIR;
-	else if (!new_root.mnt || !put_old.mnt)
+	else if (!old_root.mnt || !new_root.mnt || !put_old.mnt)
 		err = -EINVAL;
 	else
-		err = mount_pivot_root(t->ns->mnt, &new_root, &put_old);
+		err = mount_pivot_root(t->ns->mnt, &old_root, &new_root, &put_old);
 	if (!err)
 		follow_pivot(t, &old_root, &new_root);
 	path_put(&old_root);

@@ -256,6 +256,31 @@ CASE(pivot)
 	CHECK_ERR(access("/old/proc", F_OK), ENOENT);
 	OK(rmdir("/old"));
 }
+/* What is exchanged is the caller's root. */
+CASE(pivot_in_a_changed_root)
+{
+	playground();
+	OK(mkdir("jail", 0755));
+	OK(mount("jail", "jail", "tmpfs", 0, NULL));
+	OK(mkdir("jail/new", 0755));
+	OK(mkdir("jail/new/old", 0755));
+	touch("jail/outer", "");
+	OK(chroot("jail"));
+	OK(chdir("/"));
+	CHECK_ERR(syscall(SYS_pivot_root, "new", "new/old"), EBUSY);
+	OK(mount("newroot", "new", "tmpfs", 0, NULL));
+	OK(mkdir("new/old", 0755));
+	touch("new/here", "");
+	OK(chroot("new/old")); /* no mount's root */
+	CHECK_ERR(syscall(SYS_pivot_root, ".", "."), EINVAL);
+	OK(chroot("."));
+	OK(syscall(SYS_pivot_root, "new", "new/old"));
+	OK(chdir("/"));
+	OK(access("/here", F_OK));
+	OK(access("/old/outer", F_OK));
+	OK(umount2("/old", MNT_DETACH));
+	CHECK_ERR(access("/old/outer", F_OK), ENOENT);
+}
 CASE(needs_privilege)
 {
 	const char *dir = conf_path("d");
