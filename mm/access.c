@@ -523,14 +523,13 @@ int mm_cmpxchg32(struct mm *mm, uaddr addr, u32 expected, u32 desired, u32 *ret_
  * file's by its place there. Private memory is its process's own, so it must be so already or
  * become so by a write: what may only be read is the file's still, or refused.
  */
-static int shared_key(struct mm *mm, struct vma *v, u64 addr, struct mm_futex_key *key)
+static int shared_key(struct mm *mm, struct vma *v, u64 addr, struct mm_futex_key *key, bool *probe)
 {
-	struct pma *p;
+	struct pma *p = pma_set_find(&mm->pmas, addr);
 
 	if (!v->mappable || !(v->flags & VMA_SHARED)) {
 		if (v->prot & PROT_WRITE)
 			return 0;
-		p = pma_set_find(&mm->pmas, addr);
 		if (!v->mappable || (p && p->owned))
 			return -EFAULT;
 	}
@@ -538,13 +537,16 @@ static int shared_key(struct mm *mm, struct vma *v, u64 addr, struct mm_futex_ke
 	key->offset = vma_offset_at(v, addr);
 	key->shared = true;
 	v->mappable->ops->get(v->mappable);
+	*probe = !p; /* it may lie beyond the end of the file */
 	return 0;
 }
 
 int mm_futex_key(struct mm *mm, uaddr addr, bool private_hint, struct mm_futex_key *ret)
 {
 	struct mm_futex_key key = { .object = mm, .offset = addr.v };
+	bool probe = false;
 	struct vma *v;
+	u32 word;
 	int err = 0;
 
 	if (addr.v & 3)
@@ -557,8 +559,13 @@ int mm_futex_key(struct mm *mm, uaddr addr, bool private_hint, struct mm_futex_k
 	}
 	mutex_lock(&mm->active_lock);
 	v = vma_set_find(&mm->vmas, addr.v);
-	err = v && permitted(v, HOW_READ) ? shared_key(mm, v, addr.v, &key) : -EFAULT;
+	err = v && permitted(v, HOW_READ) ? shared_key(mm, v, addr.v, &key, &probe) : -EFAULT;
 	mutex_unlock(&mm->active_lock);
+	if (probe) {
+		err = mm_load32(mm, addr, &word);
+		if (err < 0)
+			mm_futex_key_put(&key);
+	}
 	if (err == 0)
 		*ret = key;
 	return err;

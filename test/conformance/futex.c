@@ -197,6 +197,9 @@ CASE(shared_key_of_read_only_memory)
 	}
 	wake_all(s, 1);
 	conf_join(pid);
+	/* Beyond its end there is nothing, not even to wake. */
+	s = OK(mmap(NULL, 8192, PROT_READ, MAP_SHARED, fd, 0));
+	CHECK_ERR(fut(s + 1024, FUTEX_WAKE, 1, NULL, NULL, 0), EFAULT);
 	OK(mprotect(f, 4096, PROT_READ | PROT_WRITE));
 	*f = 0;
 	OK(mprotect(f, 4096, PROT_READ));
