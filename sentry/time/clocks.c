@@ -130,6 +130,6 @@ u64 clock_to_monotonic(int clock, u64 ns)
 	host_clock_read(CLOCK_MONOTONIC, &now_mono);
 	host_clock_read(id, &now);
 	if (ns <= now)
-		return now_mono;
+		return now_mono > now - ns ? now_mono - (now - ns) : 1;
 	return MIN(ns - now + now_mono, TIME_MAX_NS);
 }

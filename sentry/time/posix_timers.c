@@ -184,7 +184,9 @@ static int set_event(struct task *t, struct posix_timer *pt, const struct sigeve
 	pt->value = ev->sigev_value;
 	if (pt->notify == SIGEV_NONE)
 		return 0;
-	if (pt->notify != SIGEV_SIGNAL && pt->notify != SIGEV_THREAD_ID)
+	/* SIGEV_THREAD is the library's; the kernel sends the signal. */
+	if (pt->notify != SIGEV_SIGNAL && pt->notify != SIGEV_THREAD &&
+	    pt->notify != SIGEV_THREAD_ID)
 		return -EINVAL;
 	if (pt->signo < 1 || pt->signo > SIGNAL_COUNT)
 		return -EINVAL;

@@ -58,7 +58,8 @@ int clock_read_ns(struct task *t, int clock, u64 *ret_ns);
 int clock_resolution_ns(struct task *t, int clock, u64 *ret_ns);
 /* A CPU clock (CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID or a dynamic one). */
 bool clock_is_cpu(int clock);
-/* Absolute time on a wall clock -> deadline on CLOCK_MONOTONIC. */
+/* Absolute time on a wall clock -> deadline on CLOCK_MONOTONIC; what is over stays so (1 at least).
+ */
 u64 clock_to_monotonic(int clock, u64 ns);
 
 #endif

@@ -201,4 +201,41 @@ CASE(times_call)
 	CHECK(t.tms_cutime == 0);
 	CHECK_ERR(syscall(SYS_times, (void *)8), EFAULT);
 }
+/* A timer that should have gone off long ago has done so many times. */
+CASE(timer_in_the_past)
+{
+	struct sigevent ev = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1 };
+	struct itimerspec it = { .it_interval.tv_nsec = 1000 };
+	siginfo_t si;
+	sigset_t set;
+	timer_t id;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	OK(timer_create(CLOCK_REALTIME, &ev, &id));
+	OK(clock_gettime(CLOCK_REALTIME, &it.it_value));
+	it.it_value.tv_sec -= 4;
+	OK(timer_settime(id, TIMER_ABSTIME, &it, NULL));
+	CHECK_EQ(sigwaitinfo(&set, &si), SIGUSR1);
+	CHECK(si.si_overrun >= 4000000);
+	OK(timer_delete(id));
+}
+/* The kernel's own meaning of SIGEV_THREAD: a signal. */
+CASE(timer_for_a_thread)
+{
+	struct sigevent ev = { .sigev_notify = SIGEV_THREAD, .sigev_signo = SIGUSR1 };
+	struct itimerspec it = { .it_value.tv_nsec = 1000 };
+	sigset_t set;
+	int id;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	OK(syscall(SYS_timer_create, CLOCK_MONOTONIC, &ev, &id));
+	OK(syscall(SYS_timer_settime, id, 0, &it, NULL));
+	CHECK_EQ(sigwaitinfo(&set, NULL), SIGUSR1);
+	ev.sigev_signo = 0;
+	CHECK_ERR(syscall(SYS_timer_create, CLOCK_MONOTONIC, &ev, &id), EINVAL);
+}
 CONF_MAIN
