@@ -204,11 +204,8 @@ static s64 send_thread(struct task *t, int tgid, int tid, const siginfo_t *si)
 		return -ESRCH;
 	}
 	r = signal_may_send(t, target, si->si_signo);
-	if (r == 0 && si->si_signo) {
+	if (r == 0 && si->si_signo)
 		r = signal_send_task(target, si);
-		if (r == -EAGAIN && si->si_code == SI_TKILL)
-			r = 0;
-	}
 	task_put(target);
 	return r;
 }

@@ -780,4 +780,22 @@ CASE(permission)
 	kill(victim, SIGKILL);
 	conf_wait_status(victim);
 }
+CASE(tgkill_finds_no_room)
+{
+	const struct rlimit none = { 0, 0 };
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGRTMIN);
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	OK(setrlimit(RLIMIT_SIGPENDING, &none));
+	CHECK_ERR(syscall(SYS_tgkill, getpid(), gettid(), SIGRTMIN), EAGAIN);
+	CHECK_ERR(syscall(SYS_tkill, gettid(), SIGRTMIN), EAGAIN);
+	/* These are noted without. */
+	OK(kill(getpid(), SIGRTMIN));
+	OK(syscall(SYS_tgkill, getpid(), gettid(), SIGUSR1));
+	OK(sigpending(&set));
+	CHECK(sigismember(&set, SIGRTMIN) && sigismember(&set, SIGUSR1));
+}
 CONF_MAIN
