@@ -220,7 +220,11 @@ static s64 socket_file_ioctl(struct file *f, u32 cmd, u64 arg)
 			return -EINVAL;
 		value = (int)MIN(socket_outq(s), (size_t)INT32_MAX);
 		return copy_out(t, ua(arg), &value, sizeof(value));
-	case SIOCATMARK: value = 0; return copy_out(t, ua(arg), &value, sizeof(value));
+	case SIOCATMARK:
+		if (s->type == SOCK_DGRAM)
+			return -ENOTTY;
+		value = 0;
+		return copy_out(t, ua(arg), &value, sizeof(value));
 	case FIOSETOWN:
 	case SIOCSPGRP:
 		if (copy_in(t, &value, ua(arg), sizeof(value)) < 0)

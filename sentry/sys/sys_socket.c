@@ -114,8 +114,14 @@ s64 sys_socketpair(struct task *t, const u64 a[6])
 
 	if (flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK))
 		return -EINVAL;
-	if ((int)a[0] == AF_INET || (int)a[0] == AF_INET6)
+	if ((int)a[0] == AF_INET || (int)a[0] == AF_INET6) { /* what cannot be made fails so */
+		ret = socket_create(t, (int)a[0], type & TYPE_MASK, (int)a[2], &s[0]);
+		if (ret < 0)
+			return ret;
+		s[0]->ops->release(s[0]);
+		socket_put(s[0]);
 		return -EOPNOTSUPP;
+	}
 	if ((int)a[0] != AF_UNIX)
 		return -EAFNOSUPPORT;
 	if ((int)a[2] && (int)a[2] != PF_UNIX)

@@ -427,6 +427,18 @@ CASE(options)
 	OK(getsockopt(c, IPPROTO_TCP, TCP_INFO, &ti, &len));
 	CHECK_EQ(ti.tcpi_state, TCP_CLOSE);
 }
+CASE(no_pairs)
+{
+	int sv[2], v;
+
+	CHECK_ERR(socketpair(AF_INET, SOCK_STREAM, IPPROTO_TCP, sv), EOPNOTSUPP);
+	CHECK_ERR(socketpair(AF_INET6, SOCK_DGRAM, 0, sv), EOPNOTSUPP);
+	CHECK_ERR(socketpair(AF_INET, SOCK_STREAM, IPPROTO_ICMP, sv), EPROTONOSUPPORT);
+	CHECK_ERR(socketpair(AF_INET, SOCK_DGRAM, IPPROTO_TCP, sv), EPROTONOSUPPORT);
+	CHECK_ERR(socketpair(AF_INET, 15, 0, sv), EINVAL);
+	OK(ioctl(tcp(), SIOCATMARK, &v));
+	CHECK_ERR(ioctl(OK(socket(AF_INET, SOCK_DGRAM, 0)), SIOCATMARK, &v), ENOTTY);
+}
 CASE(option_levels)
 {
 	static const int levels[] = { 500, IPPROTO_UDP, IPPROTO_IPV6, IPPROTO_RAW };
