@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/select.h>
 #include <sys/time.h>
+#include <sys/personality.h>
 
 #define STACK_FDS 16
 #define POLLIN_SET (EPOLLRDNORM | EPOLLRDBAND | EPOLLIN | EPOLLHUP | EPOLLERR)
@@ -309,7 +310,7 @@ s64 sys_select(struct task *t, const u64 a[6])
 	ret = do_select(t, a, deadline);
 	if (ret == -ERESTARTSYS)
 		ret = -ERESTARTNOHAND;
-	if (!a[4] || deadline == NO_DEADLINE)
+	if (!a[4] || deadline == NO_DEADLINE || (t->misc.personality & STICKY_TIMEOUTS))
 		return ret;
 	now = clock_monotonic_ns();
 	u64 left = deadline > now ? deadline - now : 0;

@@ -1,5 +1,6 @@
 /* poll, ppoll, select, pselect. */
 #include "conf.h"
+#include <sys/personality.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -284,6 +285,17 @@ CASE(select_timeout)
 	struct timeval tv = { 0, 20000 };
 	CHECK_EQ(select(0, NULL, NULL, NULL, &tv), 0);
 	CHECK(tv.tv_sec == 0 && tv.tv_usec == 0);
+}
+CASE(select_sticky_timeout)
+{
+	struct timeval tv = { 0, 1000 };
+
+	OK(personality(STICKY_TIMEOUTS));
+	CHECK_EQ(syscall(SYS_select, 0, NULL, NULL, NULL, &tv), 0);
+	CHECK_EQ(tv.tv_usec, 1000);
+	OK(personality(0));
+	CHECK_EQ(syscall(SYS_select, 0, NULL, NULL, NULL, &tv), 0);
+	CHECK_EQ(tv.tv_usec, 0);
 }
 CASE(select_high_descriptors)
 {
