@@ -303,12 +303,13 @@ s64 sys_sendfile(struct task *t, const u64 a[6])
 	return n;
 }
 
-/* What Linux has a splice_write for; not for eventfds, though one can write to them. */
-static bool can_splice_to(const struct file *f)
+/* What Linux has a splice_read or splice_write for; not eventfds, inotify and their like, though
+ * one can read or write them. */
+static bool can_splice(const struct file *f)
 {
 	u32 type = f->inode->type;
 
-	return f->ops->write && (S_ISREG(type) || S_ISCHR(type) || S_ISSOCK(type));
+	return S_ISREG(type) || S_ISCHR(type) || S_ISSOCK(type) || S_ISDIR(type);
 }
 
 /* Offsets belong to the side that is not a pipe; a stream has none. */
@@ -339,7 +340,7 @@ static s64 splice_files(struct task *t, struct file *in, struct offset_arg *in_o
 		n = verify_area(pos ? *pos : 0, len);
 	if (n < 0)
 		return n;
-	if (from_pipe ? !can_splice_to(out) : !in->ops->read)
+	if (!can_splice(other) || (from_pipe ? !out->ops->write : !in->ops->read))
 		return -EINVAL;
 	if (inode_is_dir(other->inode))
 		return -EINVAL;

@@ -1,6 +1,7 @@
 /* Reading and writing: offsets, vectors, sparse files, splice family, pipes, memfd. */
 #include "conf.h"
 #include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <limits.h>
 #include <sys/auxv.h>
 #include <poll.h>
@@ -500,6 +501,8 @@ CASE(splice_to_what_cannot)
 
 	OK(pipe(p));
 	CHECK_ERR(splice(p[0], NULL, e, NULL, 8, 0), EINVAL);
+	CHECK_ERR(splice(e, NULL, p[1], NULL, 8, 0), EINVAL);
+	CHECK_ERR(splice(OK(inotify_init()), NULL, p[1], NULL, 8, 0), EINVAL);
 	CHECK_EQ(write(p[1], "12345678", 8), 8);
 	CHECK_ERR(splice(p[0], NULL, e, NULL, 8, 0), EINVAL);
 }
