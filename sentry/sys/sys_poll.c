@@ -135,7 +135,9 @@ static s64 finish(struct task *t, s64 ret, uaddr ts, u64 deadline)
 	if (ts.v && deadline != NO_DEADLINE) {
 		int err = 0;
 
-		if (deadline)
+		if (t->misc.personality & STICKY_TIMEOUTS)
+			err = -EINTR; /* a restart would wait all over again */
+		else if (deadline)
 			err = sys_remaining_out(t, ts, deadline);
 		if (err < 0 && ret == -ERESTARTNOHAND)
 			ret = -EINTR;
@@ -310,8 +312,10 @@ s64 sys_select(struct task *t, const u64 a[6])
 	ret = do_select(t, a, deadline);
 	if (ret == -ERESTARTSYS)
 		ret = -ERESTARTNOHAND;
-	if (!a[4] || deadline == NO_DEADLINE || (t->misc.personality & STICKY_TIMEOUTS))
+	if (!a[4] || deadline == NO_DEADLINE)
 		return ret;
+	if (t->misc.personality & STICKY_TIMEOUTS)
+		return ret == -ERESTARTNOHAND ? -EINTR : ret;
 	now = clock_monotonic_ns();
 	u64 left = deadline > now ? deadline - now : 0;
 	tv = (struct timeval){ (time_t)(left / 1000000000ULL),

@@ -293,6 +293,11 @@ CASE(select_sticky_timeout)
 	OK(personality(STICKY_TIMEOUTS));
 	CHECK_EQ(syscall(SYS_select, 0, NULL, NULL, NULL, &tv), 0);
 	CHECK_EQ(tv.tv_usec, 1000);
+	struct timespec ts = { 0, 1000000 };
+	CHECK_EQ(syscall(SYS_pselect6, 0, NULL, NULL, NULL, &ts, NULL), 0);
+	CHECK_EQ(ts.tv_nsec, 1000000);
+	CHECK_EQ(syscall(SYS_ppoll, NULL, 0, &ts, NULL, 8), 0);
+	CHECK_EQ(ts.tv_nsec, 1000000);
 	OK(personality(0));
 	CHECK_EQ(syscall(SYS_select, 0, NULL, NULL, NULL, &tv), 0);
 	CHECK_EQ(tv.tv_usec, 0);
