@@ -359,6 +359,7 @@ void platform_context_idle(struct platform_context *ctx, bool idle)
 		clock_resume(&ctx->clock);
 		return;
 	}
+	ctx->pace.blocked++;
 	clock_pause(&ctx->clock, ctx->platform->spin_limits.window_tsc);
 	/* A stub that waits for us may sleep too; one that spins does so at once. */
 	ctx->shared->spin = 0;

@@ -313,6 +313,7 @@ struct turn_pace {
 	bool rung;	    /* another stub is to wake this one */
 	u32 pair;	    /* that the context is on, from 1; 0: none */
 	u32 stops, recent;  /* since the last sample of CPU time; since it was last thought of */
+	u32 blocked;	    /* times that it has become idle since the last sample */
 	u32 sleeps;	    /* of both sides, since the last sample */
 	u32 crowded;	    /* samples in a row that found the pair's CPUs needed by others */
 	bool computes;	    /* more than it calls; counted in platform->computing unless idle */

@@ -36,6 +36,10 @@
 /* Of CPU time a stop, without spinning and sleeping. */
 #define JOIN_NS 8000
 #define LEAVE_NS 16000
+/* The same for a context that seldom blocks: nobody waits for it, so only its own calls gain. */
+#define JOIN_BUSY_NS 4000
+#define LEAVE_BUSY_NS 7500
+#define SELDOM 8 /* not once in so many stops */
 /* Of the guest's alone: it needs a CPU of its own, until it computes less than JOIN_NS. */
 #define COMPUTES_NS 24000
 /* So many samples in a row have to find the CPUs of a pair needed by others. */
@@ -215,21 +219,26 @@ static void sample(struct platform_context *ctx, u64 now)
 			     s.as_stops - last->as_stops);
 	u64 each = guest + per_stop(s.own_ns - last->own_ns, pace->spun_tsc, pace->stops);
 	u64 asleep = SLEEP_NS * (u64)pace->sleeps / MAX(pace->stops, 1u);
+	u64 join_ns = JOIN_NS, leave_ns = LEAVE_NS;
 
 	each -= MIN(each, asleep);
 	guest -= MIN(guest, asleep);
+	if (pace->blocked * SELDOM < pace->stops) {
+		join_ns = JOIN_BUSY_NS;
+		leave_ns = LEAVE_BUSY_NS;
+	}
 	if (pace->sample_tsc)
 		set_computes(ctx, guest > (pace->computes ? JOIN_NS : COMPUTES_NS));
 	crowded = !lone && others_compute(ctx);
 	pace->crowded = crowded ? pace->crowded + 1 : 0;
-	if (pace->pair && !lone && (each > LEAVE_NS || pace->crowded > CROWDED_SAMPLES))
+	if (pace->pair && !lone && (each > leave_ns || pace->crowded > CROWDED_SAMPLES))
 		pair_leave(ctx);
 	else if (!pace->pair && !crowded &&
-		 (pace->sample_tsc ? each < JOIN_NS || lone : begin_joined(ctx)))
+		 (pace->sample_tsc ? each < join_ns || lone : begin_joined(ctx)))
 		join(ctx);
 	else if (!pace->pair && !pace->beside)
 		pair_leave(ctx); /* where former contexts have left its threads */
-	pace->stops = pace->sleeps = 0;
+	pace->stops = pace->sleeps = pace->blocked = 0;
 	pace->spun_tsc = 0;
 	pace->sample_tsc = now;
 	pace->sample = s;
