@@ -379,6 +379,19 @@ static int add_runs(const struct piece *p, struct hot_piece *ret)
 	return count;
 }
 
+/* A parent waits no longer for some copies more; and it writes little before it has to wait. */
+#define PARENT_FEW 32
+
+/* Are hot, and were never written by a child. */
+static int of_parents(const struct hot_set *h)
+{
+	int count = 0;
+
+	for (u32 i = 0; i < h->slot_count; i++)
+		count += h->slots[i].pages && h->slots[i].hot && !h->slots[i].by_child;
+	return count;
+}
+
 int hot_take(struct hot_set *h, bool spared, bool waits, int most, u32 *ret_child,
 	     struct hot_piece **ret)
 {
@@ -393,6 +406,7 @@ int hot_take(struct hot_set *h, bool spared, bool waits, int most, u32 *ret_chil
 	h->full = false;
 	*ret_child = ++h->forks;
 	next_fork(h, spared && !h->many);
+	waits = waits && of_parents(h) > PARENT_FEW;
 	pieces = h->count ? malloc(h->count * RUNS_MAX * sizeof(*pieces)) : NULL;
 	for (u32 i = 0; i < h->slot_count; i++) {
 		struct piece *p = &h->slots[i];

@@ -62,9 +62,9 @@ bool hot_children_stay(struct hot_set *h);
 /*
  * The pieces for a fork, which counts, in the order of addresses and none beside another. Those
  * that have been hot for long are tried without then. spared: what was noted by a parent that is
- * away does not count. waits: the parent will rather wait for the child than write; what only
- * parents write is left out. most: so many at most. *ret_child: a name for the child, not 0. *ret:
- * to be freed, or NULL.
+ * away does not count. waits: the parent will rather wait for the child than write to
+ * much; what only parents write is left out, unless it is little. most: so many at most.
+ * *ret_child: a name for the child, not 0. *ret: to be freed, or NULL.
  */
 int hot_take(struct hot_set *h, bool spared, bool waits, int most, u32 *ret_child,
 	     struct hot_piece **ret);

@@ -215,7 +215,7 @@ static void test_many(void **state)
 	hot_put(h);
 }
 
-/* A parent that will wait for its child writes nothing meanwhile. */
+/* A parent that will wait for its child writes little meanwhile. */
 static void test_waiting_parent(void **state)
 {
 	struct hot_set *h = hot_new();
@@ -223,7 +223,8 @@ static void test_waiting_parent(void **state)
 	u32 child = 0;
 
 	for (int fork = 0; fork < 3; fork++) {
-		note(h, 1);
+		for (u64 i = 0; i < 40; i++)
+			note(h, 10 + 2 * i);
 		hot_note(h, piece(3), piece(4), child, false);
 		hot_note(h, piece(5), piece(6), 0, false);
 		hot_note(h, piece(5), piece(6), child, false);
@@ -234,7 +235,16 @@ static void test_waiting_parent(void **state)
 	assert_int_equal(p[0].start, piece(3));
 	assert_int_equal(p[1].start, piece(5));
 	free(p);
-	assert_int_equal(take(h, false), 3);
+	assert_int_equal(take(h, false), 42);
+	hot_put(h);
+	/* A few pieces are no reason to have it wait. */
+	h = hot_new();
+	for (int fork = 0; fork < 3; fork++) {
+		for (u64 i = 0; i < 10; i++)
+			note(h, 10 + 2 * i);
+		assert_int_equal(hot_take(h, false, true, HOT_MANY, &child, &p), fork ? 10 : 0);
+		free(p);
+	}
 	hot_put(h);
 }
 
