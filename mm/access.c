@@ -472,11 +472,10 @@ static int word_lock(struct mm *mm, uaddr addr, enum how how, struct span *ret)
 		return -EFAULT;
 	mutex_lock(&mm->active_lock);
 	err = span_get(mm, addr.v, sizeof(u32), how, ret);
-	if (err == 0 && ret->len < sizeof(u32))
-		err = -EFAULT;
-	if (err < 0)
-		mutex_unlock(&mm->active_lock);
-	return err < 0 ? -EFAULT : 0;
+	if (err == 0 && ret->len >= sizeof(u32))
+		return 0;
+	mutex_unlock(&mm->active_lock);
+	return -EFAULT;
 }
 
 int mm_load32(struct mm *mm, uaddr addr, u32 *ret)

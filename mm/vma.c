@@ -340,8 +340,7 @@ static bool alike(const struct vma *a, const struct vma *b)
 	return a->end == b->start && a->prot == b->prot && a->max_prot == b->max_prot &&
 	       a->flags == b->flags && !(a->flags & VMA_RESERVED) && a->mappable == b->mappable &&
 	       a->reg == b->reg && a->name == b->name && a->anon_name == b->anon_name &&
-	       (!a->mappable ||
-		(a->offset + vma_len(a) == b->offset && !a->mappable->ops->count));
+	       (!a->mappable || (a->offset + vma_len(a) == b->offset && !a->mappable->ops->count));
 }
 
 struct vma *vma_merge(struct mm_op *op, struct vma *v)
