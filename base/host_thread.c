@@ -51,8 +51,11 @@ void host_cpus(struct host_cpus *ret)
 
 int host_bind_cpu(int tid, u32 cpu)
 {
-	struct host_cpus one = { { 0 } };
+	struct host_cpus all, one = { { 0 } };
 
+	host_cpus(&all);
+	if (cpu >= HOST_CPUS_MAX || !(all.bits[cpu / 64] >> (cpu % 64) & 1))
+		return -EINVAL;
 	one.bits[cpu / 64] = 1ULL << (cpu % 64);
 	atomic_store(&threads_bound, true);
 	return sched_setaffinity(tid, sizeof(one), (const cpu_set_t *)&one) < 0 ? -errno : 0;

@@ -45,8 +45,8 @@ struct host_cpus {
 	u64 bits[HOST_CPUS_MAX / 64];
 };
 void host_cpus(struct host_cpus *ret);
-/* Keeps a thread (0: the calling one) on one CPU, or no longer. 0 or -errno. Threads that a bound
- * one starts by host_thread_start are free; others call host_unbind(0) first. */
+/* Keeps a thread (0: the calling one) on one CPU of those, or no longer. 0 or -errno. Threads that
+ * a bound one starts by host_thread_start are free; others call host_unbind(0) first. */
 int host_bind_cpu(int tid, u32 cpu);
 int host_unbind_cpu(int tid);
 /* The same for the calling thread, without a host call where nothing changes. */

@@ -112,7 +112,8 @@ void pairs_init(struct platform *p); /* without it there are none */
 struct spin_limits;
 /* A sleeper has been woken, in so many ticks of the TSC: how long to spin follows from that. */
 void spin_limits_adapt(struct spin_limits *limits, u64 wake_tsc);
-/* The context is at its end: its threads stay where they are, for the next ones. Owner thread. */
+/* The context is at its end: its threads stay where they are, for the next ones; the mapper is free
+ * unless it is on a pair. Owner thread. */
 void pair_end(struct platform_context *ctx);
 const struct platform_ops *ptrace_ops(void);
 const struct platform_ops *seccomp_ops(void);

@@ -43,7 +43,7 @@
 /* Of the guest's alone: it needs a CPU of its own, until it computes less than JOIN_NS. */
 #define COMPUTES_NS 24000
 /* So many samples in a row have to find the CPUs of a pair needed by others. */
-#define CROWDED_SAMPLES 3
+#define CROWDED_SAMPLES 4
 /* An owner goes to the CPU where its stub was seen so many times in a row. */
 #define STAYS_TURNS 4
 /* What it takes to send one side to sleep and to wake it: 3 to 8 us, as the host's caches have it.
@@ -149,24 +149,34 @@ static void join(struct platform_context *ctx)
 	bind_mapper(ctx->as, i + 1, pairs->pair[i].stubs);
 }
 
-void pair_end(struct platform_context *ctx)
+static void leave_members(struct platform_context *ctx)
 {
 	if (ctx->pace.pair)
 		atomic_fetch_sub(&ctx->platform->pairs.pair[ctx->pace.pair - 1].members, 1);
 	ctx->pace.pair = 0;
 }
 
+void pair_end(struct platform_context *ctx)
+{
+	leave_members(ctx);
+	/* The next context looks after what a pair has left bound, but not after that. */
+	if (ctx->pace.beside && !atomic_load(&ctx->as->dead))
+		unbind_mapper(ctx->as, false);
+	ctx->pace.beside = 0;
+}
+
+/* Or does not begin on one. */
 static void pair_leave(struct platform_context *ctx)
 {
 	bool joined = ctx->pace.pair;
 
-	pair_end(ctx);
+	leave_members(ctx);
 	if (ctx->bound)
 		host_unbind_cpu(ctx->tid);
 	ctx->bound = 0;
 	/* Others of its process may be on the pair still: they do without the mapper beside them.
 	 */
-	if (joined)
+	if (joined || (!ctx->pace.sample_tsc && atomic_load(&ctx->as->context_count) == 1))
 		unbind_mapper(ctx->as, true);
 	host_unbind_self();
 }
@@ -231,7 +241,7 @@ static void sample(struct platform_context *ctx, u64 now)
 		set_computes(ctx, guest > (pace->computes ? JOIN_NS : COMPUTES_NS));
 	crowded = !lone && others_compute(ctx);
 	pace->crowded = crowded ? pace->crowded + 1 : 0;
-	if (pace->pair && !lone && (each > leave_ns || pace->crowded > CROWDED_SAMPLES))
+	if (pace->pair && !lone && (each > leave_ns || pace->crowded >= CROWDED_SAMPLES))
 		pair_leave(ctx);
 	else if (!pace->pair && !crowded &&
 		 (pace->sample_tsc ? each < join_ns || lone : begin_joined(ctx)))
@@ -298,8 +308,7 @@ void pair_stay_beside(struct platform_context *ctx, u32 cpu)
 		pace->seen = 0;
 	}
 	/* The stub says where it is; one that the scheduler moves about is not followed. */
-	if (++pace->seen < STAYS_TURNS || cpu >= HOST_CPUS_MAX || host_bind_self(cpu) < 0 ||
-	    pace->beside == cpu + 1)
+	if (++pace->seen < STAYS_TURNS || host_bind_self(cpu) < 0 || pace->beside == cpu + 1)
 		return;
 	pace->beside = cpu + 1;
 	if (atomic_load(&ctx->as->context_count) == 1)

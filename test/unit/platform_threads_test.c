@@ -365,6 +365,95 @@ static void test_beside(void **state)
 	plat->pairs.count = pairs;
 }
 
+/* What a context has bound is free when it ends, for the next one may be elsewhere. */
+static void test_beside_ends(void **state)
+{
+	struct cpu_pairs *pairs = &plat->pairs;
+	u32 count = pairs->count;
+	bool spin = plat->spin;
+	struct guest g;
+	int all, pid;
+
+	if (plat->kind != PLATFORM_SECCOMP)
+		return;
+	host_unbind_self();
+	all = cpus_of(0);
+	if (all < 2)
+		skip();
+	for (int on_pair = 0; on_pair < 2; on_pair++) {
+		plat->spin = false;
+		pairs->count = on_pair;
+		guest_new(&g, g_syscall, g_syscall_end);
+		pid = g.as->pid;
+		for (int i = 0; i < 10000 && !g.ctx->pace.beside && !g.ctx->pace.pair; i++) {
+			g.regs.rip = CODE;
+			EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
+		}
+		assert_int_equal(cpus_of(pid), 1);
+		guest_free(&g);
+		/* Others need the CPUs of the pair now, and then this one has some to spare. */
+		atomic_fetch_add(&plat->active, 2);
+		atomic_fetch_add(&plat->computing, plat->cpus);
+		guest_new(&g, g_syscall, g_syscall_end);
+		EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
+		atomic_fetch_sub(&plat->active, 2);
+		atomic_fetch_sub(&plat->computing, plat->cpus);
+		plat->spin = true;
+		pairs->count = 0;
+		g.regs.rip = CODE;
+		EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
+		assert_int_equal(cpus_of(0), all);
+		assert_int_equal(cpus_of(g.ctx->tid), all);
+		if (g.as->pid == pid) /* or a thread of the former guest was too late */
+			assert_int_equal(cpus_of(pid), all);
+		guest_free(&g);
+	}
+	plat->spin = spin;
+	pairs->count = count;
+}
+
+/* Wherever a stub says it is, its owner and the mapper stay on the sentry's CPUs. */
+static void test_only_own_cpus(void **state)
+{
+	struct host_cpus all;
+	struct guest g;
+	int cpu;
+
+	if (plat->kind != PLATFORM_SECCOMP)
+		return;
+	host_cpus(&all);
+	guest_new(&g, g_syscall, g_syscall_end);
+	EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
+	for (u32 said = 0; said <= 0xfff; said++) {
+		for (int i = 0; i < 8; i++)
+			pair_stay_beside(g.ctx, said);
+		cpu = sched_getcpu();
+		assert_true(all.bits[cpu / 64] >> (cpu % 64) & 1);
+	}
+	pair_move_away(g.ctx);
+	guest_free(&g);
+}
+
+/* The same where the sentry has but one CPU of several. */
+static void test_confined(void **state)
+{
+	int pid = fork(), status;
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct host_cpus one = { { 0 } };
+		int cpu = sched_getcpu();
+
+		one.bits[cpu / 64] = 1ULL << (cpu % 64);
+		if (sched_setaffinity(0, sizeof(one), (const cpu_set_t *)&one) == 0)
+			execl("/proc/self/exe", "platform_threads_test", "seccomp",
+			      "test_only_own_cpus", NULL);
+		_exit(99);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 /* ---- the sentry's death ---- */
 
 static bool group_alive(int pgid)
@@ -458,13 +547,15 @@ static void test_late_beside_others(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest cases[] = {
-		cmocka_unit_test(test_interrupt), cmocka_unit_test(test_two_threads_unmap),
-		cmocka_unit_test(test_reuse),	  cmocka_unit_test(test_death_in_pool),
-		cmocka_unit_test(test_many),	  cmocka_unit_test(test_death),
-		cmocka_unit_test(test_parallel),  cmocka_unit_test(test_late_beside_others),
-		cmocka_unit_test(test_beside),
+		cmocka_unit_test(test_interrupt),     cmocka_unit_test(test_two_threads_unmap),
+		cmocka_unit_test(test_reuse),	      cmocka_unit_test(test_death_in_pool),
+		cmocka_unit_test(test_many),	      cmocka_unit_test(test_death),
+		cmocka_unit_test(test_parallel),      cmocka_unit_test(test_late_beside_others),
+		cmocka_unit_test(test_beside),	      cmocka_unit_test(test_beside_ends),
+		cmocka_unit_test(test_only_own_cpus),
 	};
-	const struct CMUnitTest single[] = { cmocka_unit_test(test_sentry_killed) };
+	const struct CMUnitTest single[] = { cmocka_unit_test(test_sentry_killed),
+					     cmocka_unit_test(test_confined) };
 
 	return RUN_CASES(argc, argv, cases) +
 	       (argc > 1 ? 0 : cmocka_run_group_tests(single, NULL, NULL));
