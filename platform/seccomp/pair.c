@@ -340,6 +340,7 @@ struct pair_watch pair_watch_begin(u64 now)
 
 u64 pair_watch(struct platform_context *ctx, struct pair_watch *w, u64 now)
 {
+	struct turn_pace *pace = &ctx->pace;
 	bool lone = alone(ctx);
 	u64 cpu, ran;
 
@@ -352,6 +353,10 @@ u64 pair_watch(struct platform_context *ctx, struct pair_watch *w, u64 now)
 	if (w->cpu_ns && (lone ? ran > w->interval_ns / 16 && ran < w->interval_ns * 7 / 8
 			       : ran > w->interval_ns / 4)) {
 		set_computes(ctx, true);
+		pair_leave(ctx);
+	} else if (!lone && others_compute(ctx) && ++pace->crowded >= CROWDED_SAMPLES) {
+		/* Turns that take a time slice each: it would be a second until the samples say so.
+		 */
 		pair_leave(ctx);
 	}
 	if (w->cpu_ns && (!lone || w->interval_ns < WATCH_LONE_NS))

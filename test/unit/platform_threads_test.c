@@ -412,6 +412,37 @@ static void test_beside_ends(void **state)
 	pairs->count = count;
 }
 
+/* Turns that take a time slice each make a context leave a pair whose CPUs others need, too. */
+static void test_leaves_crowded(void **state)
+{
+	struct pair_watch watch = { .interval_ns = 1 };
+	u32 count = plat->pairs.count;
+	struct guest g;
+
+	if (plat->kind != PLATFORM_SECCOMP)
+		return;
+	host_unbind_self();
+	if (cpus_of(0) < 2)
+		skip();
+	plat->pairs.count = 1;
+	guest_new(&g, g_syscall, g_syscall_end);
+	EXPECT_STOP(&g, PLATFORM_STOP_SYSCALL);
+	assert_int_equal(g.ctx->pace.pair, 1);
+	/* Its stub does not run. */
+	atomic_fetch_add(&plat->active, 2);
+	for (int i = 0; i < 8; i++)
+		pair_watch(g.ctx, &watch, UINT64_MAX);
+	assert_int_equal(g.ctx->pace.pair, 1);
+	atomic_fetch_add(&plat->computing, plat->cpus);
+	for (int i = 0; i < 8 && g.ctx->pace.pair; i++)
+		pair_watch(g.ctx, &watch, UINT64_MAX);
+	assert_int_equal(g.ctx->pace.pair, 0);
+	atomic_fetch_sub(&plat->computing, plat->cpus);
+	atomic_fetch_sub(&plat->active, 2);
+	guest_free(&g);
+	plat->pairs.count = count;
+}
+
 /* Wherever a stub says it is, its owner and the mapper stay on the sentry's CPUs. */
 static void test_only_own_cpus(void **state)
 {
@@ -552,7 +583,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_many),	      cmocka_unit_test(test_death),
 		cmocka_unit_test(test_parallel),      cmocka_unit_test(test_late_beside_others),
 		cmocka_unit_test(test_beside),	      cmocka_unit_test(test_beside_ends),
-		cmocka_unit_test(test_only_own_cpus),
+		cmocka_unit_test(test_only_own_cpus), cmocka_unit_test(test_leaves_crowded),
 	};
 	const struct CMUnitTest single[] = { cmocka_unit_test(test_sentry_killed),
 					     cmocka_unit_test(test_confined) };
