@@ -271,7 +271,8 @@ void hot_child_ended(struct hot_set *h, bool used)
 	if (!h)
 		return;
 	MUTEX_GUARD(&h->lock);
-	h->many = used ? MANY_FORKS : MAX(h->many - 1, 0);
+	/* The first one is slow whatever it does. */
+	h->many = used && h->forks > 1 ? MANY_FORKS : MAX(h->many - 1, 0);
 }
 
 bool hot_children_stay(struct hot_set *h)
