@@ -54,8 +54,8 @@ u64 hot_bytes(struct hot_set *h, u64 start, u64 end);
 /* How much there is of it anywhere; roughly. */
 u64 hot_size(struct hot_set *h);
 
-/* A child has ended. used: long enough after its start, and it has executed nothing. The first one of
- * a family does not count. */
+/* A child has ended. used: long enough after its start, and it has executed nothing. The first one
+ * of a family does not count. */
 void hot_child_ended(struct hot_set *h, bool used);
 /* Lately children used their memory: the next fork gets HOT_MANY. */
 bool hot_children_stay(struct hot_set *h);
