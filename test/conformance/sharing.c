@@ -214,18 +214,25 @@ static void take_signal(int sig, int code)
 	CHECK_EQ(si.si_code, code);
 	CHECK_EQ(si.si_pid, getpid());
 }
+
+static void block_usr1(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
 CASE(pidfd_self)
 {
 	char *page =
 		OK(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 	struct iovec iov = { page, 4096 };
-	sigset_t set;
 
 	if (syscall(SYS_pidfd_send_signal, PIDFD_SELF_GROUP_, 0, NULL, 0) < 0 && errno == EBADF)
 		SKIP("kernel without PIDFD_SELF");
-	sigemptyset(&set);
-	sigaddset(&set, SIGUSR1);
-	sigprocmask(SIG_BLOCK, &set, NULL);
+	block_usr1();
 	OK(pidfd_send(PIDFD_SELF_GROUP_, SIGUSR1, 0));
 	take_signal(SIGUSR1, SI_USER);
 	OK(pidfd_send(PIDFD_SELF_THREAD_, SIGUSR1, 0));
@@ -239,17 +246,15 @@ CASE(pidfd_self)
 	CHECK_ERR(syscall(SYS_pidfd_getfd, PIDFD_SELF_GROUP_, 0, 0), EBADF);
 	CHECK_ERR(fcntl(PIDFD_SELF_GROUP_, F_GETFD), EBADF);
 }
+
 CASE(pidfd_signal_scopes)
 {
 	int fd = OK(pidfd_open(getpid(), 0));
 	siginfo_t si = { .si_signo = SIGUSR1, .si_code = SI_USER };
-	sigset_t set;
 
 	if (pidfd_send(fd, 0, 1) < 0 && errno == EINVAL)
 		SKIP("kernel without PIDFD_SIGNAL_*");
-	sigemptyset(&set);
-	sigaddset(&set, SIGUSR1);
-	sigprocmask(SIG_BLOCK, &set, NULL);
+	block_usr1();
 	OK(pidfd_send(fd, SIGUSR1, 1));
 	take_signal(SIGUSR1, SI_TKILL);
 	OK(pidfd_send(fd, SIGUSR1, 2));

@@ -42,13 +42,8 @@ int __wrap_host_worker_get(struct host_worker **ret)
 static void begin_reusing(void)
 {
 	static struct mm_totals totals;
-	struct mm_config config = { .totals = &totals, .fork_reuse = true };
 
-	begin();
-	mm_user_put(procs[0].mm);
-	mm_put(procs[0].mm);
-	config.memory = memory;
-	assert_int_equal(mm_new(&config, &procs[0].mm), 0);
+	begin_as((struct mm_config){ .totals = &totals, .fork_reuse = true });
 	map_anon(procs[0].mm, BASE, PIECES * STEP, PROT_READ | PROT_WRITE, MAP_FIXED, &no_limits);
 	asked = many = 0;
 }

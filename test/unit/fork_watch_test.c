@@ -12,14 +12,9 @@ static struct mm_totals totals;
 
 static void begin_counted(void)
 {
-	struct mm_config config = { .totals = &totals, .fork_wait = true, .fork_reuse = true };
 	u32 v = 1;
 
-	begin();
-	mm_user_put(procs[0].mm);
-	mm_put(procs[0].mm);
-	config.memory = memory;
-	assert_int_equal(mm_new(&config, &procs[0].mm), 0);
+	begin_as((struct mm_config){ .totals = &totals, .fork_wait = true, .fork_reuse = true });
 	map_anon(procs[0].mm, BASE, PIECES * STEP, PROT_READ | PROT_WRITE, MAP_FIXED, &no_limits);
 	for (u64 i = 0; i < PIECES; i++)
 		assert_int_equal(fake_access(procs[0].mm, BASE + i * STEP, &v, 4, true), 0);

@@ -20,13 +20,7 @@ static u64 piece(u64 i)
 
 static void begin_reusing(bool reuse)
 {
-	struct mm_config config = { .totals = &totals, .fork_reuse = reuse };
-
-	begin();
-	mm_user_put(procs[0].mm);
-	mm_put(procs[0].mm);
-	config.memory = memory;
-	assert_int_equal(mm_new(&config, &procs[0].mm), 0);
+	begin_as((struct mm_config){ .totals = &totals, .fork_reuse = reuse });
 	/* Each its own vma, so that each is a mapping of its own. */
 	for (u32 i = 0; i < PIECES; i++) {
 		map_anon(procs[0].mm, piece(i), STEP / 2, PROT_READ | PROT_WRITE, MAP_FIXED,

@@ -130,6 +130,16 @@ static void begin(void)
 	}
 }
 
+/* The same, but for how the first address space is made; its memory is `memory`. */
+__attribute__((unused)) static void begin_as(struct mm_config config)
+{
+	begin();
+	mm_user_put(procs[0].mm);
+	mm_put(procs[0].mm);
+	config.memory = memory;
+	assert_int_equal(mm_new(&config, &procs[0].mm), 0);
+}
+
 static void end(void)
 {
 	for (int i = 0; i < PROCS; i++) {
