@@ -563,7 +563,7 @@ static struct platform_as *move(struct mm *mm, struct platform_as *fresh)
 	return old;
 }
 
-/* To wake another thread for them takes as long as to copy so many pieces. */
+/* So few are not worth a list for another thread, which comes when many of them wait. */
 #define COPIES_MIN 128
 
 static struct pgalloc_copies *begin_copies(const struct mm *parent, const struct legacy *legacy)

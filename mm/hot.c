@@ -197,9 +197,9 @@ static void confirm(struct hot_set *h, struct piece *p, u8 pages, u32 child, boo
 
 static void note(struct hot_set *h, u64 granule, u8 pages, u32 child, bool away)
 {
-	struct piece *p = h->slot_count ? slot_of(h, granule) : NULL;
+	struct piece *p = piece_at(h, granule << GRANULE_SHIFT);
 
-	if (p && p->pages)
+	if (p)
 		confirm(h, p, pages, child, away);
 	else if (make_room(h)) {
 		*slot_of(h, granule) = (struct piece){ .granule = granule,
